@@ -1,0 +1,1 @@
+"""What every process shares and that knows no business word."""

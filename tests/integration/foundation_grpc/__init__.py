@@ -1,0 +1,1 @@
+"""foundation/grpc against a real grpc.aio server on loopback."""
