@@ -1,0 +1,72 @@
+# Everything a person types. Each target brings what it needs; only Python 3.11 is assumed.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+CODE := business_gateway control_plane foundation node_agent tests tools
+# Two workers, each file whole on one of them: files share nothing, and the servers that the tests
+# start leave no room for more on two cores.
+PYTEST_WORKERS ?= 2
+
+.PHONY: help
+help:  ## Show this list.
+	@awk 'BEGIN {FS = ":.*  ## "} /^[a-z-]+:.*  ## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
+
+.PHONY: setup
+setup:  ## Make .venv with everything for work on the code (again only when the locks change).
+	@$(PYTHON) tools/bootstrap.py dev
+
+.PHONY: setup-runtime
+setup-runtime:
+	@$(PYTHON) tools/bootstrap.py runtime
+
+.PHONY: demo
+demo: setup-runtime  ## Run one order end to end: make demo [ZIP=file.zip] [TEXT=watermark] [OUT=folder]
+	@$(BIN)/tdp demo $(if $(ZIP),--zip "$(ZIP)") $(if $(TEXT),--text "$(TEXT)") $(if $(OUT),--out "$(OUT)")
+
+.PHONY: up
+up: setup-runtime  ## Run the whole stack until Ctrl-C and print its addresses and a key.
+	@$(BIN)/tdp dev
+
+.PHONY: test
+test: setup  ## Run all tests that need Python only.
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile
+
+.PHONY: test-interop
+test-interop:  ## Run the tests with clients in other languages (Node, grpcurl, buf).
+	@$(PYTHON) tools/bootstrap.py interop
+	$(BIN)/pytest -m interop
+
+.PHONY: test-browser
+test-browser: setup  ## Run the tests of the page in Chromium.
+	@if compgen -G 'tests/browser/test_*.py' > /dev/null; then $(BIN)/pytest -m browser; \
+	else echo 'There is no page yet, so there is no browser test to run.'; fi
+
+.PHONY: check
+check: setup  ## Lint, format, types, import rules, contracts, generated code and house style.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m tools.gen_protos --check --lint
+	$(BIN)/python -m tools.tidy
+
+.PHONY: bench
+bench: setup-runtime  ## Measure 1,000 two-step executions through the whole control plane.
+	@$(BIN)/python -m tools.bench
+
+.PHONY: protos
+protos: setup  ## Generate protos/gen from the contracts, formatted first.
+	$(BIN)/python -m tools.gen_protos --format
+
+.PHONY: lock
+lock: setup  ## Resolve requirements/*.txt anew, with hashes (LOCK_FLAGS=--upgrade for newer versions).
+	@$(BIN)/python -m tools.lock $(LOCK_FLAGS)
+
+.PHONY: clean
+clean:  ## Remove caches and build results; .venv and .data stay.
+	rm -rf build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find $(CODE) protos -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Programs for people: the command line, the development stack, generators and checks."""
