@@ -69,7 +69,7 @@ class TdpError(Exception):
         super().__init_subclass__(**kwargs)
         _check_reason(cls.reason)
 
-    def __init__(  # noqa: PLR0913 - each is a distinct, optional, keyword-only detail
+    def __init__(
         self,
         message: str,
         *,
