@@ -1,0 +1,1 @@
+"""The control plane: owns workflows, tasks, executions, nodes and their attempts."""

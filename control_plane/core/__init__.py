@@ -1,0 +1,1 @@
+"""The rules of the control plane, free of any I/O library."""
