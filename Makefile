@@ -10,6 +10,9 @@ CODE := business_gateway control_plane foundation node_agent tests tools
 # Two workers, each file whole on one of them: files share nothing, and the servers that the tests
 # start leave no room for more on two cores.
 PYTEST_WORKERS ?= 2
+# Hashes and no registry address; markers for each platform instead of this machine's answer.
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --custom-compile-command 'make lock' -c requirements/constraints.in $(LOCK_FLAGS)
 
 .PHONY: help
 help:  ## Show this list.
@@ -63,8 +66,11 @@ protos: setup  ## Generate protos/gen from the contracts, formatted first.
 	$(BIN)/python -m tools.gen_protos --format
 
 .PHONY: lock
-lock: setup  ## Resolve requirements/*.txt anew, with hashes (LOCK_FLAGS=--upgrade for newer versions).
-	@$(BIN)/python -m tools.lock $(LOCK_FLAGS)
+lock: setup  ## Resolve requirements/*.txt anew (LOCK_FLAGS=--upgrade for newer versions).
+	$(COMPILE) requirements/uv.in -o requirements/uv.txt
+	$(COMPILE) pyproject.toml requirements/build.in --extra dev --extra test -o requirements/dev.txt
+	$(COMPILE) pyproject.toml requirements/build.in --extra dev -c requirements/dev.txt -o requirements/runtime.txt
+	$(COMPILE) requirements/interop.in -o requirements/interop.txt
 
 .PHONY: clean
 clean:  ## Remove caches and build results; .venv and .data stay.

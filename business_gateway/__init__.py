@@ -1,0 +1,1 @@
+"""The business gateway: the entrance for orders, and the picture of their progress."""

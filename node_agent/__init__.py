@@ -1,0 +1,1 @@
+"""The node agent: takes leased attempts and runs capabilities in child processes."""
