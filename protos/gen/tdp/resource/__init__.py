@@ -1,0 +1,1 @@
+"""Generated from the contracts; run `make protos` instead of editing."""
