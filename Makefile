@@ -54,7 +54,9 @@ check: setup  ## Lint, format, types, import rules, contracts, generated code an
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m tools.gen_protos --check --lint
+	$(BIN)/buf lint
+	$(BIN)/buf format --diff --exit-code
+	$(BIN)/python -m tools.gen_protos --check
 	$(BIN)/python -m tools.tidy
 
 .PHONY: bench
@@ -62,8 +64,9 @@ bench: setup-runtime  ## Measure 1,000 two-step executions through the whole con
 	@$(BIN)/python -m tools.bench
 
 .PHONY: protos
-protos: setup  ## Generate protos/gen from the contracts, formatted first.
-	$(BIN)/python -m tools.gen_protos --format
+protos: setup  ## Format the contracts and generate protos/gen from them.
+	$(BIN)/buf format --write
+	$(BIN)/python -m tools.gen_protos
 
 .PHONY: lock
 lock: setup  ## Resolve requirements/*.txt anew (LOCK_FLAGS=--upgrade for newer versions).

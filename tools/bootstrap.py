@@ -118,7 +118,8 @@ def _install_uv(environment: Environment) -> None:
 
 
 def _uv(environment: Environment, *arguments: str) -> None:
-    command = [str(environment.uv), "pip", "install", "--python", str(environment.python)]
+    command = [str(environment.uv), "pip", "install", "--quiet"]
+    command += ["--python", str(environment.python)]
     if not _runs(*command, *arguments, loud=True):
         raise BootstrapError(f"uv pip install {' '.join(arguments)} failed; its reason is above")
 
