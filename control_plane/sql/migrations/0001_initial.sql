@@ -1,0 +1,591 @@
+-- migrate:up
+
+-- The control plane's own database: one owner for tasks, executions, steps, attempts and what
+-- was told to whom. JSON documents are text, so that numbers stay exact; ids are UUIDv7.
+-- Rows on the path of every task carry no foreign keys: one transaction writes parent and child,
+-- and a check costs a look-up per row. Whatever is written seldom has them.
+
+-- The one clock of leases, claims and due times: what the database says, at the moment of asking
+-- (not at the start of the transaction). Copy this into the first migration of each database.
+--
+-- The offset moves time in tests only. It is a setting of the database, so that every process on
+-- it sees the same time:  alter database NAME set tdp.clock_offset = '90 seconds';  new
+-- connections then use it. Unset, it costs nothing that matters and is zero.
+--
+-- In a where clause write  available_at <= (select tdp_now())  : evaluated once, it can use an
+-- index, which a bare volatile call cannot.
+create function tdp_now() returns timestamptz
+    language sql volatile parallel safe
+    return clock_timestamp()
+        + coalesce(nullif(current_setting('tdp.clock_offset', true), ''), '0')::interval;
+
+---------------------------------------------------------------------------------------------
+-- Applications, keys, idempotency
+---------------------------------------------------------------------------------------------
+
+create table applications (
+    application_id uuid primary key,
+    name text not null unique check (char_length(name) between 1 and 100),
+    callback_url text not null default '',
+    -- AEAD, bound to (applications, callback_secret, application_id, key version).
+    callback_secret bytea,
+    callback_secret_key_version integer,
+    -- Set by a 410: its rows are held until the endpoint is set again.
+    callback_disabled_at timestamptz,
+    resource_provider_url text not null default '',
+    resource_provider_secret bytea,
+    resource_provider_secret_key_version integer,
+    disabled_at timestamptz,
+    created_at timestamptz not null default tdp_now()
+);
+
+create table api_keys (
+    api_key_id uuid primary key,
+    -- Exactly one of the two: the principal is the application or the operator, never the key.
+    application_id uuid references applications,
+    operator_name text,
+    key_sha256 bytea not null unique check (octet_length(key_sha256) = 32),
+    scopes text[] not null check (cardinality(scopes) > 0),
+    expires_at timestamptz,
+    revoked_at timestamptz,
+    created_at timestamptz not null default tdp_now(),
+    check ((application_id is null) <> (operator_name is null))
+);
+
+create table idempotency_records (
+    -- application:<id>, node:<id>, operator:<name> or join_token:<id>.
+    principal text not null,
+    operation text not null,
+    key text not null,
+    request_hash bytea not null,
+    -- What the first call answered, enough to answer it again (ids, a version).
+    answer text not null,
+    created_at timestamptz not null default tdp_now(),
+    primary key (principal, operation, key)
+);
+
+---------------------------------------------------------------------------------------------
+-- Workflows, tasks, executions
+---------------------------------------------------------------------------------------------
+
+create table workflows (
+    name text not null,
+    version text not null,
+    digest text not null,
+    definition text not null,
+    published_at timestamptz not null default tdp_now(),
+    deprecated_at timestamptz,
+    primary key (name, version)
+);
+create index workflows_newest on workflows (name, published_at desc) where deprecated_at is null;
+
+-- Frozen snapshots, stored once by their digest: most executions share their workflow's own.
+create table workflow_snapshots (
+    digest text primary key,
+    definition text not null
+);
+
+create table tasks (
+    task_id uuid primary key,
+    application_id uuid not null,
+    name text not null,
+    external_ref text not null,
+    workflow_name text not null,
+    workflow_version text not null,
+    priority integer not null check (priority between -100 and 100),
+    input text not null,
+    -- Empty: no callbacks.
+    callback_url text not null,
+    labels jsonb not null default '{}',
+    traceparent text not null default '',
+    current_execution_id uuid not null,
+    current_run integer not null,
+    created_at timestamptz not null default tdp_now()
+);
+create index tasks_newest on tasks (application_id, task_id desc);
+create index tasks_external_ref on tasks (application_id, external_ref, task_id desc) where external_ref <> '';
+
+create table executions (
+    execution_id uuid primary key,
+    task_id uuid not null,
+    application_id uuid not null,
+    run integer not null check (run >= 1),
+    status text not null check (status in ('CREATED', 'QUEUED', 'RUNNING', 'SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELING', 'CANCELED')),
+    -- What a RUNNING execution is closing as; null while it is not closing.
+    closing_as text check (closing_as in ('FAILED', 'TIMED_OUT')),
+    progress_percent integer not null default 0 check (progress_percent between 0 and 100),
+    version bigint not null default 1,
+    last_sequence bigint not null default 1,
+    paused boolean not null default false,
+    snapshot_digest text not null,
+    output text,
+    failure text,
+    -- The execution's own time-out; null without one.
+    deadline_at timestamptz,
+    -- When the engine wants to look again without being woken; null when only a wake-up matters.
+    next_due_at timestamptz,
+    -- An advance that failed: its error, how often, and no advance before next_due_at.
+    advance_error text,
+    advance_failures integer not null default 0,
+    quarantined_at timestamptz,
+    -- The last progress event, so that there is at most one a second.
+    progress_event_at timestamptz,
+    created_at timestamptz not null default tdp_now(),
+    started_at timestamptz,
+    completed_at timestamptz,
+    unique (task_id, run),
+    check ((completed_at is not null) = (status in ('SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED'))),
+    check ((status = 'SUCCEEDED') = (progress_percent = 100))
+);
+create index executions_due on executions (next_due_at) where next_due_at is not null and completed_at is null;
+create index executions_queued on executions (application_id) where status in ('CREATED', 'QUEUED');
+create index executions_live on executions (created_at) where completed_at is null;
+create index executions_completed on executions (completed_at) where completed_at is not null;
+
+create table execution_events (
+    execution_id uuid not null,
+    sequence bigint not null check (sequence >= 1),
+    event_id uuid not null,
+    type text not null,
+    status text not null,
+    progress_percent integer not null,
+    -- The CloudEvents envelope, the very text that is delivered.
+    envelope text not null,
+    occurred_at timestamptz not null default tdp_now(),
+    primary key (execution_id, sequence)
+);
+
+create table timeline (
+    entry_id bigint generated always as identity,
+    execution_id uuid not null,
+    step_key text not null default '',
+    item_index integer not null default -1,
+    attempt_id uuid,
+    type text not null,
+    actor text not null,
+    detail text not null default '{}',
+    occurred_at timestamptz not null default tdp_now(),
+    primary key (execution_id, entry_id)
+);
+
+-- Wake-ups on their way to JetStream.
+create table outbox_events (
+    outbox_id uuid primary key,
+    ordering_key text,
+    position bigint generated always as identity,
+    destination text not null check (destination <> ''),
+    payload text not null,
+    status text not null default 'PENDING'
+        check (status in ('PENDING', 'PUBLISHING', 'FAILED', 'PUBLISHED', 'DEAD', 'QUARANTINED')),
+    attempts integer not null default 0 check (attempts >= 0),
+    claims integer not null default 0 check (claims >= 0),
+    claim_id uuid,
+    available_at timestamptz not null default tdp_now(),
+    claim_expires_at timestamptz
+        generated always as (case when status = 'PUBLISHING' then available_at end) stored,
+    created_at timestamptz not null default tdp_now(),
+    published_at timestamptz,
+    last_error text,
+    held boolean not null default false,
+    redriven boolean not null default false,
+    execution_id uuid not null,
+    constraint outbox_events_claimed check (status <> 'PUBLISHING' or claim_id is not null),
+    constraint outbox_events_published check ((status = 'PUBLISHED') = (published_at is not null))
+) with (
+    -- Rows change state a few times and then rest: vacuum by number, not by share of history.
+    autovacuum_vacuum_scale_factor = 0.01,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.01
+);
+
+-- Claiming and "when is the next one due": history is not in it.
+create index outbox_events_due on outbox_events (available_at, created_at)
+    where status in ('PENDING', 'FAILED', 'PUBLISHING');
+
+-- "Is an earlier row of this key still undelivered?"
+create index outbox_events_ordering on outbox_events (ordering_key, position)
+    where ordering_key is not null and status <> 'PUBLISHED' and not redriven;
+
+-- Probing and releasing one destination.
+create index outbox_events_held on outbox_events (destination, available_at)
+    where held and status = 'FAILED';
+
+-- Dead letters: counted, listed, driven again.
+create index outbox_events_dead on outbox_events (position)
+    where status in ('DEAD', 'QUARANTINED');
+
+-- Retention removes delivered rows, oldest first, in bounded batches.
+create index outbox_events_published on outbox_events (published_at)
+    where status = 'PUBLISHED';
+
+create index outbox_events_execution on outbox_events (execution_id);
+
+-- Callbacks on their way to the application.
+create table callback_deliveries (
+    outbox_id uuid primary key,
+    ordering_key text,
+    position bigint generated always as identity,
+    destination text not null check (destination <> ''),
+    payload text not null,
+    status text not null default 'PENDING'
+        check (status in ('PENDING', 'PUBLISHING', 'FAILED', 'PUBLISHED', 'DEAD', 'QUARANTINED')),
+    attempts integer not null default 0 check (attempts >= 0),
+    claims integer not null default 0 check (claims >= 0),
+    claim_id uuid,
+    available_at timestamptz not null default tdp_now(),
+    claim_expires_at timestamptz
+        generated always as (case when status = 'PUBLISHING' then available_at end) stored,
+    created_at timestamptz not null default tdp_now(),
+    published_at timestamptz,
+    last_error text,
+    held boolean not null default false,
+    redriven boolean not null default false,
+    execution_id uuid not null,
+    sequence bigint not null check (sequence >= 1),
+    application_id uuid not null,
+    constraint callback_deliveries_claimed check (status <> 'PUBLISHING' or claim_id is not null),
+    constraint callback_deliveries_published check ((status = 'PUBLISHED') = (published_at is not null))
+) with (
+    -- Rows change state a few times and then rest: vacuum by number, not by share of history.
+    autovacuum_vacuum_scale_factor = 0.01,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.01
+);
+
+-- Claiming and "when is the next one due": history is not in it.
+create index callback_deliveries_due on callback_deliveries (available_at, created_at)
+    where status in ('PENDING', 'FAILED', 'PUBLISHING');
+
+-- "Is an earlier row of this key still undelivered?"
+create index callback_deliveries_ordering on callback_deliveries (ordering_key, position)
+    where ordering_key is not null and status <> 'PUBLISHED' and not redriven;
+
+-- Probing and releasing one destination.
+create index callback_deliveries_held on callback_deliveries (destination, available_at)
+    where held and status = 'FAILED';
+
+-- Dead letters: counted, listed, driven again.
+create index callback_deliveries_dead on callback_deliveries (position)
+    where status in ('DEAD', 'QUARANTINED');
+
+-- Retention removes delivered rows, oldest first, in bounded batches.
+create index callback_deliveries_published on callback_deliveries (published_at)
+    where status = 'PUBLISHED';
+
+create index callback_deliveries_execution on callback_deliveries (execution_id, sequence);
+
+---------------------------------------------------------------------------------------------
+-- Steps, scheduling, attempts
+---------------------------------------------------------------------------------------------
+
+-- item_index is -1 for a step without for_each: a step instance is (execution, key, index).
+create table steps (
+    execution_id uuid not null,
+    step_key text not null,
+    item_index integer not null default -1,
+    -- Place in the definition.
+    position integer not null,
+    status text not null check (status in ('PENDING', 'READY', 'RUNNING', 'WAITING', 'SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED', 'SKIPPED')),
+    -- The newest attempt's number, which is also the newest lease version; 0 before the first.
+    attempt_number integer not null default 0,
+    -- Failures that count against the retry policy, and losses that count against their own budget.
+    failure_count integer not null default 0,
+    loss_count integer not null default 0,
+    progress_percent integer not null default 0 check (progress_percent between 0 and 100),
+    capability text not null default '',
+    capability_version text not null default '',
+    input text,
+    output text,
+    failure text,
+    -- A retry waits until then.
+    not_before timestamptz,
+    -- The queue time-out of a READY step, or the time-out of a WAITING one.
+    deadline_at timestamptz,
+    ready_at timestamptz,
+    started_at timestamptz,
+    completed_at timestamptz,
+    primary key (execution_id, step_key, item_index)
+);
+
+create table scheduling_requests (
+    execution_id uuid not null,
+    step_key text not null,
+    item_index integer not null,
+    -- The attempt that is asked for.
+    attempt_number integer not null,
+    application_id uuid not null,
+    priority integer not null,
+    capability text not null,
+    capability_version text not null,
+    -- Affinity and minimum resources, JSON.
+    requirement text not null,
+    status text not null default 'PENDING' check (status in ('PENDING', 'CLAIMED', 'DISPATCHED', 'VOIDED')),
+    -- Not before (a retry's back-off), and for CLAIMED rows when the claim ends.
+    available_at timestamptz not null default tdp_now(),
+    claim_id uuid,
+    -- Why no node was chosen, sentences as JSON; null before the first look.
+    reasons text,
+    never_satisfiable boolean not null default false,
+    created_at timestamptz not null default tdp_now(),
+    primary key (execution_id, step_key, item_index, attempt_number)
+);
+create index scheduling_requests_due on scheduling_requests (available_at) where status in ('PENDING', 'CLAIMED');
+
+create table attempts (
+    attempt_id uuid primary key,
+    execution_id uuid not null,
+    step_key text not null,
+    item_index integer not null,
+    number integer not null check (number >= 1),
+    task_id uuid not null,
+    application_id uuid not null,
+    node_id uuid not null,
+    lease_version bigint not null check (lease_version >= 1),
+    -- The only authority on the lease; null once terminal or once its result is pending.
+    lease_expires_at timestamptz,
+    status text not null check (status in ('DISPATCHED', 'ACCEPTED', 'RUNNING', 'SUCCEEDED', 'FAILED', 'CANCELED', 'TIMED_OUT', 'LOST')),
+    stop_reason text check (stop_reason in ('CANCEL', 'TIMEOUT', 'DRAIN')),
+    progress_percent integer not null default 0 check (progress_percent between 0 and 100),
+    -- When the run time-out passes, counted from dispatch; null without one.
+    run_deadline_at timestamptz,
+    -- A success whose artifacts are being committed: output and list are kept here until they are.
+    pending_result text,
+    failure text,
+    usage text,
+    -- What it holds of its node.
+    reserved_cpu_millis bigint not null default 0,
+    reserved_memory_bytes bigint not null default 0,
+    reserved_disk_bytes bigint not null default 0,
+    reserved_gpu_count integer not null default 0,
+    dispatched_at timestamptz not null default tdp_now(),
+    accepted_at timestamptz,
+    started_at timestamptz,
+    completed_at timestamptz,
+    unique (execution_id, step_key, item_index, number)
+);
+create unique index attempts_one_success on attempts (execution_id, step_key, item_index) where status = 'SUCCEEDED';
+create index attempts_lease on attempts (lease_expires_at) where lease_expires_at is not null;
+create index attempts_node on attempts (node_id) where status in ('DISPATCHED', 'ACCEPTED', 'RUNNING');
+create index attempts_run_deadline on attempts (run_deadline_at)
+    where run_deadline_at is not null and stop_reason is null and status in ('DISPATCHED', 'ACCEPTED', 'RUNNING');
+
+---------------------------------------------------------------------------------------------
+-- Nodes, commands, inbox
+---------------------------------------------------------------------------------------------
+
+create table join_tokens (
+    join_token_id uuid primary key,
+    token_sha256 bytea not null unique check (octet_length(token_sha256) = 32),
+    node_group text not null default '',
+    use_count integer not null default 0,
+    -- 0: any number.
+    use_count_max integer not null default 0,
+    expires_at timestamptz not null,
+    revoked_at timestamptz,
+    created_at timestamptz not null default tdp_now()
+);
+
+create table nodes (
+    node_id uuid primary key,
+    name text not null unique check (char_length(name) between 1 and 100),
+    credential_sha256 bytea not null unique check (octet_length(credential_sha256) = 32),
+    node_group text not null default '',
+    management text not null default 'ACTIVE' check (management in ('ACTIVE', 'CORDONED', 'DRAINING')),
+    -- What the node's session shows: SILENT without one, or when its heartbeats stopped.
+    runtime text not null default 'SILENT' check (runtime in ('READY', 'NOT_READY', 'SILENT')),
+    not_ready_reason text not null default '',
+    -- Raised by each session; messages of an older one are refused.
+    generation bigint not null default 0,
+    boot_id uuid,
+    incarnation_id uuid,
+    -- The replica that holds the session; the node is live while that replica's row is fresh.
+    replica_id uuid,
+    agent_version text not null default '',
+    labels jsonb not null default '{}',
+    weight integer not null default 100,
+    slot_count integer not null default 0,
+    running_count integer not null default 0 check (running_count >= 0),
+    cpu_millis bigint not null default 0,
+    memory_bytes bigint not null default 0,
+    disk_bytes bigint not null default 0,
+    gpu_count integer not null default 0,
+    reserved_cpu_millis bigint not null default 0,
+    reserved_memory_bytes bigint not null default 0,
+    reserved_disk_bytes bigint not null default 0,
+    reserved_gpu_count integer not null default 0,
+    -- Sequence of the newest command, and up to which the node has stored them.
+    last_command_sequence bigint not null default 0,
+    acked_command_sequence bigint not null default 0,
+    drain_deadline_at timestamptz,
+    last_seen_at timestamptz,
+    enrolled_at timestamptz not null default tdp_now()
+);
+
+create table capability_schemas (
+    capability text not null,
+    version text not null,
+    input_schema text not null,
+    output_schema text not null,
+    first_node_id uuid not null,
+    created_at timestamptz not null default tdp_now(),
+    primary key (capability, version)
+);
+
+create table node_capabilities (
+    node_id uuid not null references nodes on delete cascade,
+    capability text not null,
+    version text not null,
+    -- Why the node is not scheduled for it; empty where it is.
+    refusal text not null default '',
+    primary key (node_id, capability, version)
+);
+
+create table node_commands (
+    node_id uuid not null,
+    sequence bigint not null,
+    command_id uuid not null unique,
+    kind text not null check (kind in ('RUN', 'CANCEL', 'EXTEND', 'DRAIN', 'UNDRAIN')),
+    -- Null for DRAIN and UNDRAIN.
+    attempt_id uuid,
+    -- What does not change between sendings, JSON; lease time and heartbeat number are added when sent.
+    payload text not null,
+    status text not null default 'PENDING' check (status in ('PENDING', 'SENT', 'ACKED', 'VOIDED')),
+    -- How often it was sent: twice without an answer and a dead process make it suspect.
+    send_count integer not null default 0,
+    created_at timestamptz not null default tdp_now(),
+    sent_at timestamptz,
+    acked_at timestamptz,
+    primary key (node_id, sequence)
+);
+create index node_commands_open on node_commands (node_id, sequence) where status in ('PENDING', 'SENT');
+create index node_commands_attempt on node_commands (attempt_id) where attempt_id is not null;
+
+create table attempt_inbox (
+    event_id uuid primary key,
+    node_id uuid not null,
+    attempt_id uuid not null,
+    lease_version bigint not null,
+    incarnation_id uuid not null,
+    kind text not null check (kind in ('ARTIFACTS', 'SUCCEEDED', 'FAILED', 'STOPPED')),
+    accepted boolean not null,
+    -- Why it had no effect, UPPER_SNAKE; empty where accepted.
+    reason text not null default '',
+    -- What a refused event said, kept for diagnosis, JSON; null for accepted ones, whose facts are in their tables.
+    payload text,
+    duplicate_count integer not null default 0,
+    received_at timestamptz not null default tdp_now()
+);
+create index attempt_inbox_attempt on attempt_inbox (attempt_id);
+
+create table replicas (
+    replica_id uuid primary key,
+    version text not null,
+    started_at timestamptz not null default tdp_now(),
+    stamped_at timestamptz not null default tdp_now()
+);
+
+-- One row: proves that somebody was renewing leases, and holds expiry back after nobody was.
+create table lease_guard (
+    id integer primary key default 1 check (id = 1),
+    stamped_at timestamptz not null default tdp_now(),
+    hold_until timestamptz not null default tdp_now()
+);
+insert into lease_guard default values;
+
+---------------------------------------------------------------------------------------------
+-- Grants and artifacts
+---------------------------------------------------------------------------------------------
+
+create table grants (
+    grant_id uuid primary key,
+    attempt_id uuid not null,
+    lease_version bigint not null,
+    resource_ref text not null,
+    method text not null check (method in ('GET', 'PUT')),
+    scope_type text not null default '',
+    scope_ref text not null default '',
+    -- URL and headers, AEAD bound to (grants, secret, application, grant_id, key version).
+    secret bytea not null,
+    secret_key_version integer not null,
+    size_bytes bigint not null default 0,
+    sha256 bytea,
+    expires_at timestamptz not null,
+    created_at timestamptz not null default tdp_now()
+);
+create index grants_attempt on grants (attempt_id, resource_ref, method);
+
+create table artifacts (
+    attempt_id uuid not null,
+    boot_id uuid not null,
+    relative_path text not null,
+    execution_id uuid not null,
+    step_key text not null,
+    item_index integer not null,
+    collection_ref text not null,
+    resource_ref text not null,
+    type text not null,
+    media_type text not null,
+    size_bytes_max bigint not null check (size_bytes_max >= 1),
+    status text not null default 'ALLOCATED' check (status in ('ALLOCATED', 'REPORTED', 'COMMITTED', 'ABANDONED')),
+    size_bytes bigint,
+    sha256 bytea,
+    created_at timestamptz not null default tdp_now(),
+    primary key (attempt_id, boot_id, relative_path)
+);
+create unique index artifacts_one_committed on artifacts (execution_id, step_key, item_index, relative_path) where status = 'COMMITTED';
+create index artifacts_resource on artifacts (execution_id, resource_ref);
+
+-- Durable CommitArtifacts, one a successful attempt: outbox_id is the attempt's id.
+create table artifact_commits (
+    outbox_id uuid primary key,
+    ordering_key text,
+    position bigint generated always as identity,
+    destination text not null check (destination <> ''),
+    payload text not null,
+    status text not null default 'PENDING'
+        check (status in ('PENDING', 'PUBLISHING', 'FAILED', 'PUBLISHED', 'DEAD', 'QUARANTINED')),
+    attempts integer not null default 0 check (attempts >= 0),
+    claims integer not null default 0 check (claims >= 0),
+    claim_id uuid,
+    available_at timestamptz not null default tdp_now(),
+    claim_expires_at timestamptz
+        generated always as (case when status = 'PUBLISHING' then available_at end) stored,
+    created_at timestamptz not null default tdp_now(),
+    published_at timestamptz,
+    last_error text,
+    held boolean not null default false,
+    redriven boolean not null default false,
+    execution_id uuid not null,
+    application_id uuid not null,
+    constraint artifact_commits_claimed check (status <> 'PUBLISHING' or claim_id is not null),
+    constraint artifact_commits_published check ((status = 'PUBLISHED') = (published_at is not null))
+) with (
+    -- Rows change state a few times and then rest: vacuum by number, not by share of history.
+    autovacuum_vacuum_scale_factor = 0.01,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.01
+);
+
+-- Claiming and "when is the next one due": history is not in it.
+create index artifact_commits_due on artifact_commits (available_at, created_at)
+    where status in ('PENDING', 'FAILED', 'PUBLISHING');
+
+-- "Is an earlier row of this key still undelivered?"
+create index artifact_commits_ordering on artifact_commits (ordering_key, position)
+    where ordering_key is not null and status <> 'PUBLISHED' and not redriven;
+
+-- Probing and releasing one destination.
+create index artifact_commits_held on artifact_commits (destination, available_at)
+    where held and status = 'FAILED';
+
+-- Dead letters: counted, listed, driven again.
+create index artifact_commits_dead on artifact_commits (position)
+    where status in ('DEAD', 'QUARANTINED');
+
+-- Retention removes delivered rows, oldest first, in bounded batches.
+create index artifact_commits_published on artifact_commits (published_at)
+    where status = 'PUBLISHED';
+
+-- migrate:down
+
+-- Nothing goes down: a database is restored from its backup, not unmade.
