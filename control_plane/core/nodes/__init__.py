@@ -1,0 +1,1 @@
+"""Node sessions and leases: which node holds which attempt, and for how long."""

@@ -1,0 +1,1 @@
+"""The node agent's own rules, free of transports and stores."""

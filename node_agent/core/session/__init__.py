@@ -1,0 +1,1 @@
+"""The agent's side of its session with the control plane."""
