@@ -1,0 +1,1 @@
+"""PostgreSQL: pool and transactions, named statements, migrations, the database clock."""
