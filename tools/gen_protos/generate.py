@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -78,10 +79,13 @@ def generate(protos_dir: Path, out_dir: Path) -> list[Path]:
     """
     contracts = contracts_under(protos_dir)
     includes = include_dirs(protos_dir)
-    shutil.rmtree(out_dir / PACKAGE, ignore_errors=True)
     out_dir.mkdir(parents=True, exist_ok=True)
-    _run_protoc(_arguments(contracts, includes, out_dir))
-    _add_package_files(out_dir)
+    # Beside the package first: a contract that protoc refuses must not cost the code there is.
+    with tempfile.TemporaryDirectory(prefix=".new_", dir=out_dir) as new:
+        _run_protoc(_arguments(contracts, includes, Path(new)))
+        _add_package_files(Path(new))
+        shutil.rmtree(out_dir / PACKAGE, ignore_errors=True)
+        (Path(new) / PACKAGE).rename(out_dir / PACKAGE)
     return generated_files(out_dir)
 
 
