@@ -1,0 +1,1 @@
+"""Capabilities that ship with the node agent."""

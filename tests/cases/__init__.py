@@ -1,0 +1,1 @@
+"""Example files with the outcome each must have, and what builds more of them."""
