@@ -1,0 +1,1 @@
+"""What calls the control plane: gRPC services, and the loops that drive it on."""

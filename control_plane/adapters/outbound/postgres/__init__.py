@@ -1,0 +1,1 @@
+"""Stores on PostgreSQL; their statements are in control_plane/sql/queries."""
