@@ -54,7 +54,7 @@ create table {{table}} (
 );
 
 -- Claiming and "when is the next one due": history is not in it.
-create index {{table}}_due on {{table}} (available_at, created_at, position)
+create index {{table}}_due on {{table}} (available_at, created_at)
     where status in ('PENDING', 'FAILED', 'PUBLISHING');
 
 -- "Is an earlier row of this key still undelivered?"

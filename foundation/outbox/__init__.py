@@ -1,0 +1,1 @@
+"""The one outbox pump: claims rows, publishes them outside the transaction, marks them."""

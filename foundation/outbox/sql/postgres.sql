@@ -1,0 +1,125 @@
+-- name: claim
+-- purpose: takes the rows that are due, so that one relay at a time publishes each of them
+with due as (
+    select candidate.outbox_id
+    from {{table}} as candidate
+    where candidate.status in ('PENDING', 'FAILED', 'PUBLISHING')
+      and candidate.available_at <= (select tdp_now())
+      and not exists (
+          select 1
+          from {{table}} as earlier
+          where earlier.ordering_key = candidate.ordering_key
+            and earlier.position < candidate.position
+            and earlier.status <> 'PUBLISHED'
+            and not earlier.redriven
+            and (earlier.status in ('PENDING', 'FAILED', 'PUBLISHING') or $5::boolean)
+      )
+    order by candidate.available_at, candidate.created_at, candidate.position
+    limit $1::integer
+    for update of candidate skip locked
+)
+update {{table}} as claimed
+set status = case when claimed.claims >= $4::integer then 'QUARANTINED' else 'PUBLISHING' end,
+    claims = least(claimed.claims + 1, $4::integer),
+    claim_id = $2::uuid,
+    available_at = tdp_now() + $3::double precision * interval '1 second',
+    held = false,
+    last_error = case
+        when claimed.claims >= $4::integer
+        then 'claimed ' || claimed.claims || ' times without an answer; last error: '
+            || coalesce(claimed.last_error, 'none')
+        else claimed.last_error
+    end
+from due
+where claimed.outbox_id = due.outbox_id
+returning claimed.*;
+
+-- name: mark
+-- purpose: records what publishing came to, where the claim is still held
+update {{table}} as marked
+set status = mark.status,
+    attempts = marked.attempts + mark.attempts_added,
+    claims = 0,
+    available_at = tdp_now() + mark.due_in_s * interval '1 second',
+    published_at = case when mark.status = 'PUBLISHED' then tdp_now() end,
+    held = mark.held,
+    last_error = coalesce(mark.error, marked.last_error)
+from unnest(
+    $1::uuid[], $2::uuid[], $3::text[], $4::integer[], $5::double precision[], $6::boolean[],
+    $7::text[]
+) as mark (outbox_id, claim_id, status, attempts_added, due_in_s, held, error)
+where marked.outbox_id = mark.outbox_id
+  and marked.claim_id = mark.claim_id
+  and marked.status = 'PUBLISHING'
+returning marked.outbox_id;
+
+-- name: next_due
+-- purpose: says how long a relay may sleep
+select greatest(extract(epoch from due.available_at - tdp_now()), 0)::double precision
+    as due_in_s
+from (
+    select candidate.available_at
+    from {{table}} as candidate
+    where candidate.status in ('PENDING', 'FAILED', 'PUBLISHING')
+      and not exists (
+          select 1
+          from {{table}} as earlier
+          where earlier.ordering_key = candidate.ordering_key
+            and earlier.position < candidate.position
+            and earlier.status <> 'PUBLISHED'
+            and not earlier.redriven
+            and (earlier.status in ('PENDING', 'FAILED', 'PUBLISHING') or $1::boolean)
+      )
+    order by candidate.available_at
+    limit 1
+) as due;
+
+-- name: release
+-- purpose: makes rows due whose destination answers again or is switched on again
+update {{table}}
+set available_at = least(available_at, tdp_now()),
+    held = false
+where destination = $1::text
+  and held
+  and status = 'FAILED'
+returning outbox_id;
+
+-- name: redrive
+-- purpose: lets an operator send dead letters again
+update {{table}}
+set status = 'PENDING',
+    attempts = 0,
+    claims = 0,
+    held = false,
+    redriven = true,
+    available_at = tdp_now()
+where outbox_id = any ($1::uuid[])
+  and status in ('DEAD', 'QUARANTINED')
+returning outbox_id;
+
+-- name: depth
+-- purpose: counts what is not delivered, for metrics and the console
+select count(*) filter (where status = 'PENDING') as pending,
+    count(*) filter (where status = 'PUBLISHING') as publishing,
+    count(*) filter (where status = 'FAILED') as failed,
+    (select count(*) from {{table}} where status = 'DEAD') as dead,
+    (select count(*) from {{table}} where status = 'QUARANTINED') as quarantined,
+    extract(epoch from tdp_now() - min(created_at))::double precision as oldest_open_age_s
+from {{table}}
+where status in ('PENDING', 'FAILED', 'PUBLISHING');
+
+-- name: remove_published
+-- purpose: keeps history bounded, in bounded batches
+with old as (
+    select outbox_id
+    from {{table}}
+    where status = 'PUBLISHED'
+      and published_at < (select tdp_now()) - $1::double precision * interval '1 second'
+    order by published_at
+    limit $2::integer
+    for update skip locked
+)
+delete from {{table}} as removed
+using old
+where removed.outbox_id = old.outbox_id
+returning removed.outbox_id;

@@ -1,0 +1,1 @@
+"""SQLite: one connection on one thread, whole transactions, typed errors."""
