@@ -1,0 +1,1 @@
+"""What connects the rules of the control plane to the world."""

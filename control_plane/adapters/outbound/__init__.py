@@ -1,0 +1,1 @@
+"""What the control plane calls: stores, message bus, business systems, libraries."""

@@ -1,0 +1,1 @@
+"""Expressions in workflow definitions: their syntax around CEL, and the port to a CEL runtime."""

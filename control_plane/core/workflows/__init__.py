@@ -1,0 +1,1 @@
+"""Workflow definitions: their language, their checks, and the frozen snapshots made of them."""
