@@ -32,7 +32,7 @@ def rules_broken(rule: Rule, text: str, path: str = "control_plane/core/area.py"
         ("from datetime import datetime\ndatetime.utcnow()", ["wall-clock"]),
         ("print('x')", ["print"]),
         ("import asyncio\nasyncio.create_task(f(), name='f')", ["bare-task"]),
-        ("import asyncio\nasyncio.ensure_future(f())", ["bare-task"]),
+        ("import asyncio\nasyncio.ensure_future(f())", ["bare-task", "unnamed-task"]),
         ("import asyncio\nasyncio.get_running_loop().create_task(f(), name='f')", ["bare-task"]),
         ("group.create_task(f())", ["unnamed-task"]),
         ("group.create_task(f(), name='f')", []),
@@ -51,6 +51,11 @@ def test_the_allow_list_covers_one_rule_in_one_place() -> None:
     """The clock may read the machine's clock, and may still not print."""
     text = "import time\ntime.time()\nprint(1)"
     assert rules_broken(check_calls, text, "foundation/clock.py") == ["print"]
+
+
+def test_an_exception_that_allows_nothing_is_found() -> None:
+    """When the clock no longer reads the machine's clock, its exception has to go."""
+    assert rules_broken(check_calls, "x = 1", "foundation/clock.py") == ["unused-exception"]
 
 
 def test_tests_may_read_the_clock() -> None:
@@ -98,6 +103,12 @@ def test_a_module_says_its_subject_unless_it_is_empty() -> None:
 def test_tests_run_say_what_they_show_and_do_not_sleep(text: str, broken: list[str]) -> None:
     """Switched-off, sleeping and speechless tests are found in tests."""
     assert rules_broken(check_tests, text, "tests/unit/test_x.py") == broken
+
+
+def test_helpers_may_poll() -> None:
+    """A helper of tests that waits for a condition polls it, so only test files may not sleep."""
+    text = "import asyncio\nasyncio.sleep(0.01)"
+    assert rules_broken(check_tests, text, "tests/fixtures/waiting.py") == []
 
 
 def test_product_code_is_no_test() -> None:
