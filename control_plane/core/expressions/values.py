@@ -72,13 +72,19 @@ def longest_list(value: JsonValue) -> int:
 
 
 def _check_characters(value: JsonValue) -> None:
-    """Refuse half a surrogate pair, which JSON can escape and no store can hold."""
+    """Refuse what JSON can escape and what no store or CEL runtime keeps as it is."""
     try:
         to_json(value).encode()
     except UnicodeEncodeError as error:
         raise DocumentInvalidError(
             "the document holds half of a surrogate pair, which is no character"
         ) from error
+    pending = [value]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, Mapping) and any("\0" in key for key in one):
+            raise DocumentInvalidError("the document has a key with a NUL character in it")
+        pending.extend(children(one))
 
 
 def _finite(text: str) -> float:

@@ -21,6 +21,8 @@ from control_plane.core.expressions.values import JsonValue
 
 CEL = CelCompiler()
 INT64 = st.integers(-(2**63), 2**63 - 1)
+# The runtime cuts keys at a NUL, so `from_json` refuses them.
+KEYS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -96,7 +98,6 @@ def test_evaluation_errors_are_typed(source: str, complaint: str) -> None:
     """Whatever goes wrong at run time names the expression and the reason."""
     documents: dict[str, JsonValue] = {
         "a": 41,
-        "huge": 2**70,
         "list": list(range(300)),
         "long": list(range(2_001)),
     }
