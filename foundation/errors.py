@@ -90,8 +90,13 @@ class TdpError(Exception):
         self.retry_delay_s = retry_delay_s
 
 
+def is_reason(text: str) -> bool:
+    """Whether the text is a well-formed reason (UPPER_SNAKE)."""
+    return _REASON_SHAPE.fullmatch(text) is not None
+
+
 def _check_reason(reason: str) -> str:
-    if not _REASON_SHAPE.fullmatch(reason):
+    if not is_reason(reason):
         message = f"error reason {reason!r} is not UPPER_SNAKE"
         raise ValueError(message)
     return reason

@@ -1,0 +1,1 @@
+"""gRPC set-up that all processes share: servers, channels, statuses and interceptors."""
