@@ -18,7 +18,7 @@ class FileKind(StrEnum):
     """What image.watermark does with a file."""
 
     IMAGE = "image"
-    PASS_THROUGH = "pass_through"
+    PASS_THROUGH = "pass_through"  # noqa: S105  no password
 
 
 class ImageFormat(StrEnum):
@@ -63,10 +63,14 @@ _UNSUPPORTED_BRANDS = {
     **dict.fromkeys((b"avif", b"avis"), "AVIF"),
     b"crx ": "Canon raw",
 }
-_IMAGE_ENDINGS = frozenset(".jpg .jpeg .jpe .jfif .png .apng .gif .webp .tif .tiff .bmp".split())
+_IMAGE_ENDINGS = frozenset(
+    (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".gif", ".webp", ".tif", ".tiff", ".bmp")
+)
 _UNSUPPORTED_ENDINGS = {
     **dict.fromkeys((".heic", ".heif", ".hif"), "HEIC"),
-    **dict.fromkeys((".dng", ".nef", ".cr2", ".cr3", ".arw", ".orf", ".rw2", ".raf", ".pef"), "raw"),
+    **dict.fromkeys(
+        (".dng", ".nef", ".cr2", ".cr3", ".arw", ".orf", ".rw2", ".raf", ".pef"), "raw"
+    ),
     **dict.fromkeys((".jp2", ".j2k", ".jpf", ".jpx"), "JPEG 2000"),
     ".avif": "AVIF",
     ".jxl": "JPEG XL",

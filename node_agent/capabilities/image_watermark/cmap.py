@@ -115,7 +115,7 @@ def _segment_lookup(subtable: bytes) -> Lookup:
         if code > _LAST_16_BIT or segment is None or code < firsts[segment]:
             return False
         if offsets[segment] == 0:
-            return (code + deltas[segment]) % 0x10000 != 0
+            return bool((code + deltas[segment]) % 0x10000)
         within = offsets[segment] + 2 * (code - firsts[segment])
         (glyph,) = struct.unpack_from(">H", subtable, offsets_start + 2 * segment + within)
         return bool(glyph != 0)

@@ -93,11 +93,13 @@ def _blend(
 ) -> None:
     mixed = ImageMath.lambda_eval(
         lambda of: (
-            ((of["high"] * 256 + of["low"]) * (255 - of["coverage"]))
-            + of["target"] * _WIDEN * of["coverage"]
-            + 127
-        )
-        / 255,
+            (
+                ((of["high"] * 256 + of["low"]) * (255 - of["coverage"]))
+                + of["target"] * _WIDEN * of["coverage"]
+                + 127
+            )
+            / 255
+        ),
         high=channel.high.crop(box),
         low=channel.low.crop(box),
         target=target,

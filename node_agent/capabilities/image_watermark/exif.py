@@ -89,7 +89,9 @@ class _Block:
     def number(self, entry: int) -> int:
         """Read an entry that holds one SHORT or LONG."""
         (kind,) = struct.unpack_from(f"{self.order}H", self.bytes, entry + 2)
-        (value,) = struct.unpack_from(self.order + {_SHORT: "H", _LONG: "I"}[kind], self.bytes, entry + 8)
+        (value,) = struct.unpack_from(
+            self.order + {_SHORT: "H", _LONG: "I"}[kind], self.bytes, entry + 8
+        )
         return int(value)
 
     def set_number(self, entry: int, value: int) -> None:

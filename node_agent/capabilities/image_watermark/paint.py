@@ -40,8 +40,8 @@ def painted(picture: Picture, pattern: Pattern, origin: Point = (0, 0)) -> Pictu
 
 def _pasted(picture: Image.Image, pattern: Pattern, origin: Point) -> Image.Image:
     if picture.mode == "LA":
-        grey, alpha = picture.split()
-        return Image.merge("LA", (_pasted(grey, pattern, origin), alpha))
+        grey, opacity = picture.split()
+        return Image.merge("LA", (_pasted(grey, pattern, origin), opacity))
     alpha = picture.getchannel("A") if picture.mode == "RGBA" else None
     for stamp, corner in pattern.within(origin, picture.size):
         picture.paste(_ink(stamp, picture.mode), corner, stamp.coverage)

@@ -68,7 +68,9 @@ def _lighten(canvas: Image.Image, layer: Image.Image, corner: Point) -> None:
         min(corner[0] + layer.width, canvas.width),
         min(corner[1] + layer.height, canvas.height),
     )
-    part = layer.crop((box[0] - corner[0], box[1] - corner[1], box[2] - corner[0], box[3] - corner[1]))
+    part = layer.crop(
+        (box[0] - corner[0], box[1] - corner[1], box[2] - corner[0], box[3] - corner[1])
+    )
     canvas.paste(ImageChops.lighter(canvas.crop(box), part), box[:2])
 
 

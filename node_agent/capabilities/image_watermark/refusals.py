@@ -25,7 +25,7 @@ class TextReason(StrEnum):
     OPTIONS_INVALID = "OPTIONS_INVALID"
 
 
-class WatermarkRefused(Exception):
+class WatermarkRefused(Exception):  # noqa: N818  a verdict on the input, not a fault
     """Base of both refusals; the same input is refused again, so neither is retryable."""
 
     retryable: ClassVar[bool] = False

@@ -85,7 +85,9 @@ class TextPainter:
         letter_weight = self._opacity * _WHITE
         outline_weight = letter_weight * _OUTLINE_OPACITY_SHARE
         # Letters lie within their outline, so the two weights add up to the letters' own.
-        coverage = ImageChops.lighter(_scaled(softened, outline_weight), _scaled(letters, letter_weight))
+        coverage = ImageChops.lighter(
+            _scaled(softened, outline_weight), _scaled(letters, letter_weight)
+        )
         return Stamp(_turned(letters, angle_degrees), _turned(coverage, angle_degrees))
 
     def _write(self, size_px: int, outline_px: int, stroke_px: int) -> Image.Image:

@@ -161,7 +161,9 @@ def _damaged(name: str, error: Exception) -> ImageRefused:
 
 
 def _write_atomically(destination: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=f".{destination.name[:64]}.", dir=destination.parent)
+    handle, temporary = tempfile.mkstemp(
+        prefix=f".{destination.name[:64]}.", dir=destination.parent
+    )
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

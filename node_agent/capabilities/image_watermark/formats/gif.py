@@ -100,7 +100,9 @@ def _decode(frame: Frame) -> Image.Image:
 
 def _where(plane: Image.Image, level: int, *, inside: int) -> Image.Image:
     """A mask of `inside` where the plane has that level, of its opposite elsewhere."""
-    return plane.point([inside if value == level else _OPAQUE - inside for value in range(_ENTRIES)])
+    return plane.point(
+        [inside if value == level else _OPAQUE - inside for value in range(_ENTRIES)]
+    )
 
 
 def _painted(

@@ -70,7 +70,8 @@ def read_head(data: bytes) -> Head:
 
 
 def _segments(data: bytes) -> list[Segment]:
-    found, at = [], 2
+    found: list[Segment] = []
+    at = 2
     while True:
         if at + 4 > len(data):
             message = "the JPEG ends before its first scan"

@@ -14,6 +14,7 @@ from node_agent.capabilities.image_watermark.classification import ImageFormat
 from node_agent.capabilities.image_watermark.exif import Turn, read_turn, upright_exif
 from node_agent.capabilities.image_watermark.formats import png_pixels
 from node_agent.capabilities.image_watermark.formats.png_chunks import (
+    PALETTE,
     SIGNATURE,
     Chunk,
     FrameControl,
@@ -69,7 +70,7 @@ def edit(data: bytes, job: Job) -> Edited:
     size = turn.size(header.size)
     pattern = job.pattern_for(size)
     new_header, items = _edited_items(file, turn, job)
-    if new_header.colour != header.colour and header.colour == png_pixels.PALETTE:
+    if new_header.colour != header.colour and header.colour == PALETTE:
         notes.append("palette widened to true colour")
     return Edited(
         data=_packed(replace(new_header, width=size[0], height=size[1]), items, size),
@@ -140,7 +141,10 @@ def _box(frame: _Frame, header: Header) -> tuple[int, int, int, int]:
 def _edited_items(file: _File, turn: Turn, job: Job) -> tuple[Header, list[Chunk | _Frame]]:
     edited = {id(frame): _edited_frame(file, frame, turn, job) for frame in file.frames()}
     new_header = next(header for header, frame in edited.values() if frame.is_default)
-    changes_colour = (new_header.colour, new_header.depth) != (file.header.colour, file.header.depth)
+    changes_colour = (new_header.colour, new_header.depth) != (
+        file.header.colour,
+        file.header.depth,
+    )
     dropped = _OF_COLOUR_TYPE if changes_colour else frozenset[bytes]()
     items = [
         edited[id(item)][1] if isinstance(item, _Frame) else item

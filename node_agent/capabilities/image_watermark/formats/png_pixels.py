@@ -97,7 +97,9 @@ def _key(header: Header, transparency: bytes) -> tuple[int, ...]:
         raise unreadable(message)
     widest = (1 << header.depth) - 1
     factor = 1 if header.depth >= 8 else 255 // widest  # noqa: PLR2004  bits of a byte
-    return tuple((value & widest) * factor for value in struct.unpack_from(f">{count}H", transparency))
+    return tuple(
+        (value & widest) * factor for value in struct.unpack_from(f">{count}H", transparency)
+    )
 
 
 def _keyed(picture: Image.Image, key: tuple[int, ...]) -> Image.Image:
@@ -107,7 +109,10 @@ def _keyed(picture: Image.Image, key: tuple[int, ...]) -> Image.Image:
 
 def _unlike(planes: tuple[Image.Image, ...], key: tuple[int, ...]) -> Image.Image:
     """0 where every plane has its key's value, 255 elsewhere."""
-    masks = [plane.point([255 * (level != value) for level in range(256)]) for plane, value in zip(planes, key, strict=True)]
+    masks = [
+        plane.point([255 * (level != value) for level in range(256)])
+        for plane, value in zip(planes, key, strict=True)
+    ]
     whole = masks[0]
     for mask in masks[1:]:
         whole = ImageChops.lighter(whole, mask)

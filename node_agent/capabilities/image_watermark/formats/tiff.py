@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from io import BytesIO
 
-from PIL import Image, ImageChops, TiffImagePlugin
+from PIL import ImageChops, TiffImagePlugin
 
 from node_agent.capabilities.image_watermark.classification import ImageFormat
 from node_agent.capabilities.image_watermark.deep import Channel, DeepPicture, grey_of
@@ -19,9 +19,9 @@ _WHITE_IS_ZERO = 0
 _REDUCED = 254
 _BITS_KEPT = frozenset((1, 2, 4, 8, 16, 32))
 _WIDER = {"1": "L", "P": "RGB", "PA": "RGBA", "RGBX": "RGB", "YCbCr": "RGB"}
-_LOSSLESS = {
-    name: name for name in ("raw", "packbits", "tiff_lzw", "tiff_adobe_deflate")
-} | {"tiff_deflate": "tiff_adobe_deflate"}
+_LOSSLESS = {name: name for name in ("raw", "packbits", "tiff_lzw", "tiff_adobe_deflate")} | {
+    "tiff_deflate": "tiff_adobe_deflate"
+}
 _JPEG_MODES = frozenset(("L", "RGB"))
 _JPEG_QUALITY = 92
 # Tags that describe the picture rather than how it is stored.
@@ -110,7 +110,9 @@ def _checked_sizes(data: bytes, job: Job) -> list[tuple[int, int]]:
 
 
 def _check_layout(file: TiffImagePlugin.TiffImageFile) -> None:
-    is_raw = _DNG in file.tag_v2 or (_SUB_DIRECTORIES in file.tag_v2 and file.tag_v2.get(_REDUCED, 0) & 1)
+    is_raw = _DNG in file.tag_v2 or (
+        _SUB_DIRECTORIES in file.tag_v2 and file.tag_v2.get(_REDUCED, 0) & 1
+    )
     bits = file.tag_v2.get(_BITS, (1,))
     if is_raw or not _BITS_KEPT.issuperset(bits):
         message = f"a TIFF of {'camera raw data' if is_raw else f'{bits} bits a sample'}"
@@ -183,5 +185,3 @@ def _written(
     picture.info = {}
     picture.save(out, "TIFF", **options)
     return out.getvalue()
-
-

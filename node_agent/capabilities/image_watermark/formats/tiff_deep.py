@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from io import BytesIO
 
-from PIL import Image, ImageFile, TiffImagePlugin
+from PIL import Image, TiffImagePlugin
 
 from node_agent.capabilities.image_watermark.deep import Channel, DeepPicture
 from node_agent.capabilities.image_watermark.refusals import unsupported
@@ -52,7 +52,8 @@ def _loaded(page: TiffImagePlugin.TiffImageFile, *, low: bool) -> Image.Image:
             message = f"a TIFF of 16-bit samples laid out as {layout}"
             raise unsupported(message)
         wanted = _OTHER_BYTE[order] if low else order
-        tiles.append(ImageFile._Tile(tile.codec_name, tile.extents, tile.offset, (f"{name};16{wanted}", *rest)))  # noqa: SLF001  the only way to name a tile
+        arguments = (f"{name};16{wanted}", *rest)
+        tiles.append(tile._replace(args=arguments))
     page.tile = tiles
     page.load()
     return page

@@ -163,7 +163,9 @@ def _edited_frame(frame: _Frame, canvas: Size, turn: Turn, job: Job) -> _Frame:
     picture = turned(_decode(frame.streams), turn)
     left, top = turn.corner(frame.box, canvas)
     if left % 2 or top % 2:
-        message = f"an animated WebP of orientation {turn.orientation}, whose frames cannot be turned"
+        message = (
+            f"an animated WebP of orientation {turn.orientation}, whose frames cannot be turned"
+        )
         raise unsupported(message)
     picture = painted(picture, job.pattern_for(turn.size(canvas)), (left, top))
     return _Frame(left, top, picture.size, frame.timing, _encode(picture, frame.streams))
