@@ -1,6 +1,7 @@
 """Unpacks an entry's data in bounded pieces, so that it can be counted and checked."""
 
 import bz2
+import itertools
 import lzma
 import struct
 import zlib
@@ -53,22 +54,22 @@ def inflated(entry: Entry, packed: Iterator[bytes], limits: CleanLimits) -> Iter
 
 
 def _decoded(entry: Entry, packed: Iterator[bytes], limits: CleanLimits) -> Iterator[bytes]:
-    decoder: _Decoder | None = None
-    for chunk in packed:
-        if decoder is None:
-            decoder, chunk = _start(entry, chunk, limits)  # noqa: PLW2901
+    decoder, data = _start(entry, next(packed, b""), limits)
+    for chunk in itertools.chain((data,), packed):
         if decoder.eof and chunk:
             raise _surplus(entry, chunk)
         yield _step(entry, decoder, chunk)
         while not decoder.eof and not decoder.needs_input:
             yield _step(entry, decoder, b"")
-    if decoder is None or not decoder.eof:
+    if not decoder.eof:
         raise _malformed(entry, "ends before the end mark of its packed data")
     if decoder.unused_data:
         raise _surplus(entry, decoder.unused_data)
 
 
 def _step(entry: Entry, decoder: _Decoder, data: bytes) -> bytes:
+    if decoder.eof:
+        return b""
     try:
         return decoder.decompress(data, CHUNK_BYTES)
     except _BROKEN_DATA as error:

@@ -1,0 +1,1 @@
+"""Build odd files byte by byte."""
