@@ -55,7 +55,8 @@ class OutboxPolicy:
                 f"{self.claim_ttl_s}: else another relay takes over what is still being published"
             )
         sizes = (self.batch_size_max, self.rows_per_publish_max, self.publishes_in_flight_max)
-        if min(*sizes, self.claims_max) < 1 or (self.attempts_max or 1) < 1:
+        attempts_max = 1 if self.attempts_max is None else self.attempts_max
+        if min(*sizes, self.claims_max, attempts_max) < 1:
             raise ValueError(f"outbox {self.name}: sizes and maxima start at 1")
 
     @property

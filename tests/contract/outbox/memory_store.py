@@ -1,6 +1,7 @@
 """An outbox in memory, under the same contract as the real ones, for tests of the pump."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID, uuid4
@@ -39,6 +40,14 @@ class MemoryOutboxStore:
         self.claim_calls = 0
         self.next_due_calls = 0
         self.mark_calls = 0
+        self.marks_applied = 0
+        self._activity = asyncio.Event()
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Wait, from call to call of the store, until it is so; the test's time limit bounds it."""
+        while not reached():
+            self._activity.clear()
+            await self._activity.wait()
 
     def insert(
         self,
@@ -65,6 +74,7 @@ class MemoryOutboxStore:
 
     async def claim(self, limit: int) -> Claimed:
         self.claim_calls += 1
+        self._activity.set()
         now_s = self._clock.monotonic()
         due = [one for one in self._claimable() if one.available_at_s <= now_s][:limit]
         claim_id = uuid4()
@@ -75,10 +85,14 @@ class MemoryOutboxStore:
 
     async def mark(self, marks: Sequence[Mark]) -> frozenset[UUID]:
         self.mark_calls += 1
-        return frozenset(mark.outbox_id for mark in marks if self._mark(mark))
+        self._activity.set()
+        applied = frozenset(mark.outbox_id for mark in marks if self._mark(mark))
+        self.marks_applied += len(applied)
+        return applied
 
     async def next_due_in_s(self) -> float | None:
         self.next_due_calls += 1
+        self._activity.set()
         times_s = [one.available_at_s for one in self._claimable()]
         return max(0.0, min(times_s) - self._clock.monotonic()) if times_s else None
 
