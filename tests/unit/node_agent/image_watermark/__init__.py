@@ -1,0 +1,1 @@
+"""Text on pictures: every form of picture, every refusal."""
