@@ -92,6 +92,8 @@ class ChannelConfig:
             ("grpc.max_metadata_size", self.metadata_bytes_max),
             ("grpc.keepalive_time_ms", _millis(self.keepalive_time_s)),
             ("grpc.keepalive_timeout_ms", _millis(self.keepalive_timeout_s)),
+            # As on the server: without it a ping waits a minute for its answer.
+            ("grpc.http2.ping_timeout_ms", _millis(self.keepalive_timeout_s)),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.initial_reconnect_backoff_ms", 200),

@@ -74,7 +74,7 @@ class ErrorInterceptor(SurroundInterceptor):
         try:
             yield
         except grpc.aio.AbortError:
-            code = _aborted_code(call.context)
+            code = call.context.code().name
             raise
         except asyncio.CancelledError:
             code = "CANCELLED"
@@ -221,13 +221,6 @@ def _tdp_errors(error: BaseException) -> Iterator[TdpError]:
     elif isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from _tdp_errors(inner)
-
-
-def _aborted_code(context: Context) -> str:
-    # Typed as the enum but the server's context answers the number that was sent.
-    number: object = context.code()
-    names = {code.value[0]: code.name for code in grpc.StatusCode}
-    return names.get(number, "UNKNOWN") if isinstance(number, int) else "UNKNOWN"
 
 
 def _unknown_method(method: str) -> Handler:

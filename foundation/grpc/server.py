@@ -73,6 +73,9 @@ class ServerConfig:
             ("grpc.max_concurrent_streams", self.concurrent_streams_max),
             ("grpc.keepalive_time_ms", _millis(self.keepalive_time_s)),
             ("grpc.keepalive_timeout_ms", _millis(self.keepalive_timeout_s)),
+            # gRPC 1.82 waits a minute for the answer to a ping whatever keepalive says: the
+            # ping's own time-out has to be set too, or a half-open connection stays.
+            ("grpc.http2.ping_timeout_ms", _millis(self.keepalive_timeout_s)),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.http2.min_ping_interval_without_data_ms", ping_interval_ms),

@@ -180,12 +180,13 @@ async def served(
     before_stop: tuple[Callable[[], Awaitable[None]], ...] = (),
     validate: bool = False,
     retries: bool = False,
+    add_to_server: Callable[[grpc.aio.Server], None] | None = None,
 ) -> AsyncIterator[Served]:
     """Serve the echo service on a free loopback port, with a channel to it."""
     echo = Echo()
     server = GrpcServer(
         config or ServerConfig(stop_grace_s=0.2),
-        [GrpcService(SERVICE, echo.add_to_server)],
+        [GrpcService(SERVICE, add_to_server or echo.add_to_server)],
         server_interceptors(
             ids=SequentialIds(),
             clock=SystemClock(),
