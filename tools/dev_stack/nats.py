@@ -100,7 +100,7 @@ class NatsServer(Server):
             memory_store_bytes_max=self._limits.memory_store_bytes_max,
         )
 
-    async def _probe(self) -> None:
+    async def _probe(self, process: ChildProcess) -> None:  # noqa: ARG002 - the password tells it from a stranger
         """Log in and ping; the server listens only once JetStream has recovered its streams."""
         reader, writer = await asyncio.open_connection(ports.HOST, self.port)
         try:

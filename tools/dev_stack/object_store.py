@@ -91,9 +91,9 @@ class ObjectStoreServer(Server):
         environment = {"RCLONE_AUTH_KEY": keys, "HOME": str(self._folder)}
         return Launch(command, self.log_file, environment=environment)
 
-    async def _probe(self) -> None:
+    async def _probe(self, process: ChildProcess) -> None:
         """Ask without a signature: a refusal is the right answer, if it is this server's own."""
-        if not _listens(self.pid, self.port):
+        if not _listens(process.pid, self.port):
             raise NotReadyError(f"it does not listen on port {self.port} yet")
         reader, writer = await asyncio.open_connection(ports.HOST, self.port)
         try:

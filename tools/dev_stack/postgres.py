@@ -163,7 +163,7 @@ class PostgresServer(Server):
             identity=self._identity,
         )
 
-    async def _probe(self) -> None:
+    async def _probe(self, process: ChildProcess) -> None:  # noqa: ARG002 - the password tells it from a stranger
         try:
             connection = await asyncpg.connect(self.dsn("postgres"))
         except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:

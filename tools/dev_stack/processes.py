@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -105,20 +105,29 @@ class ChildProcess:
 
 async def wait_for_end(pid: int) -> None:
     """Wait until the process has ended, a child or not; at once if there is none."""
+    ended = asyncio.Event()
+    with calling_at_end(pid, ended.set):
+        await ended.wait()
+
+
+@contextlib.contextmanager
+def calling_at_end(pid: int, callback: Callable[[], object]) -> Iterator[None]:
+    """Call back once, in the running loop, if the process ends before the block does."""
+    loop = asyncio.get_running_loop()
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
+        loop.call_soon(callback)
+        yield
         return
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
 
-    def finish() -> None:
-        if not ended.done():
-            ended.set_result(None)
+    def call() -> None:
+        loop.remove_reader(descriptor)
+        callback()
 
-    loop.add_reader(descriptor, finish)
+    loop.add_reader(descriptor, call)
     try:
-        await ended
+        yield
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)

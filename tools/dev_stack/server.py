@@ -10,7 +10,7 @@ from typing import Final
 
 from tools.dev_stack import ports
 from tools.dev_stack.errors import ServerNotRunningError, ServerStartError
-from tools.dev_stack.processes import ChildProcess, Deadline, Launch, uninterrupted
+from tools.dev_stack.processes import ChildProcess, Deadline, Launch, calling_at_end, uninterrupted
 
 _HEALTH_PERIOD_S: Final = 0.02
 _HEALTH_PERIOD_MAX_S: Final = 0.25
@@ -98,7 +98,9 @@ class Server(ABC):
 
         Watches the run that is going on now; never returns once that has been stopped on purpose.
         """
-        process = self._running_process()
+        process = self._process
+        if process is None:
+            raise ServerNotRunningError(self.name)
         status = await process.wait()
         if self._stop_asked:
             await asyncio.get_running_loop().create_future()
@@ -113,8 +115,8 @@ class Server(ABC):
         """The command for the current port."""
 
     @abstractmethod
-    async def _probe(self) -> None:
-        """Return if the server works; raise OSError or NotReadyError if not yet."""
+    async def _probe(self, process: ChildProcess) -> None:
+        """Return if the process serves; raise OSError or NotReadyError if not yet."""
 
     @abstractmethod
     async def _end(self, process: ChildProcess, *, immediate: bool) -> None:
@@ -159,8 +161,7 @@ class Server(ABC):
         problem = "it was never probed"
         while deadline.remaining_s > 0:
             try:
-                async with asyncio.timeout(min(_PROBE_TIMEOUT_S, deadline.remaining_s)):
-                    await self._probe()
+                await self._probe_while_alive(process, deadline)
             except (OSError, NotReadyError) as error:
                 problem = str(error) or repr(error)
             else:
@@ -173,6 +174,19 @@ class Server(ABC):
             await asyncio.sleep(period_s)
             period_s = min(period_s * 1.5, _HEALTH_PERIOD_MAX_S)
         raise NotReadyError(f"it is not ready after {self._start_timeout_s:g} s ({problem})")
+
+    async def _probe_while_alive(self, process: ChildProcess, deadline: Deadline) -> None:
+        loop = asyncio.get_running_loop()
+        patience_s = min(_PROBE_TIMEOUT_S, deadline.remaining_s)
+        async with asyncio.timeout(patience_s) as limit:
+
+            def give_up() -> None:
+                if not limit.expired():
+                    limit.reschedule(loop.time())
+
+            # Otherwise a stranger who took the port and says nothing would use up the patience.
+            with calling_at_end(process.pid, give_up):
+                await self._probe(process)
 
     def _is_worth_retry(self, process: ChildProcess) -> bool:
         tail = process.log_tail()
