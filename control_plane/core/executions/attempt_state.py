@@ -33,6 +33,7 @@ class StopReason(StrEnum):
 
     CANCEL = "CANCEL"
     TIMEOUT = "TIMEOUT"
+    DRAIN = "DRAIN"
 
 
 _S = AttemptStatus
@@ -74,10 +75,11 @@ def accepts_success(stop_reason: StopReason | None) -> bool:
 def end_after_stop(stop_reason: StopReason | None) -> AttemptStatus:
     """How an attempt ends whose lease expires or whose node reports that it has stopped.
 
-    Without a stop reason the lease's end is a loss; with one it never is.
+    Without a stop reason, and under a drain, the work is lost and done again elsewhere; a
+    cancelled or timed-out attempt never counts as lost.
     """
     match stop_reason:
-        case None:
+        case None | StopReason.DRAIN:
             return AttemptStatus.LOST
         case StopReason.CANCEL:
             return AttemptStatus.CANCELED

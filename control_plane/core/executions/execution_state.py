@@ -36,11 +36,13 @@ class ExecutionStatus(StrEnum):
 
 
 class ClosingReason(StrEnum):
-    """How a live execution is going to end; the first reason wins."""
+    """How a RUNNING execution is going to end; the first reason wins.
+
+    A requested cancel is no such reason: it has the status CANCELING.
+    """
 
     FAILED = "FAILED"
     TIMED_OUT = "TIMED_OUT"
-    CANCELED = "CANCELED"
 
 
 class ProgressLoweredError(ControlPlaneError, InternalError):

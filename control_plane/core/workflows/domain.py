@@ -71,6 +71,9 @@ class Resources:
     gpu_count: int = 0
 
 
+NO_RESOURCES: Final = Resources()
+
+
 @dataclass(frozen=True, slots=True)
 class Affinity:
     """Where a step may run, and where it would rather run."""
@@ -79,7 +82,10 @@ class Affinity:
     group: str = ""
     required_labels: Mapping[str, str] = field(default_factory=dict)
     preferred_labels: Mapping[str, str] = field(default_factory=dict)
-    minimum_resources: Resources = Resources()
+    minimum_resources: Resources = NO_RESOURCES
+
+
+ANYWHERE: Final = Affinity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,7 @@ class StepDefinition:
     input: JsonValue = field(default_factory=dict)
     retry: RetryPolicy = RetryPolicy()
     timeouts: StepTimeouts = StepTimeouts()
-    affinity: Affinity = Affinity()
+    affinity: Affinity = ANYWHERE
     on_failure: OnFailure = OnFailure.FAIL
     at_most_once: bool = False
 

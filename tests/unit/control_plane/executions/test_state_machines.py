@@ -137,7 +137,9 @@ def test_a_stopped_attempt_is_never_lost() -> None:
     assert end_after_stop(None) is AttemptStatus.LOST
     assert end_after_stop(StopReason.CANCEL) is AttemptStatus.CANCELED
     assert end_after_stop(StopReason.TIMEOUT) is AttemptStatus.TIMED_OUT
-    assert [accepts_success(one) for one in (None, *StopReason)] == [True, True, False]
+    assert end_after_stop(StopReason.DRAIN) is AttemptStatus.LOST
+    refusing = [one for one in (None, *StopReason) if not accepts_success(one)]
+    assert refusing == [StopReason.TIMEOUT]
 
 
 def test_a_late_acceptance_is_recognised_as_overtaken() -> None:

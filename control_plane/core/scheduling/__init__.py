@@ -1,0 +1,1 @@
+"""Scheduling: which node a step's attempt is proposed to, and why others are not."""
