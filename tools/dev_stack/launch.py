@@ -20,8 +20,6 @@ PR_CAP_AMBIENT_RAISE: Final = 2
 CLONE_NEWUSER: Final = 0x10000000
 LINUX_CAPABILITY_VERSION_3: Final = 0x20080522
 
-_libc = ctypes.CDLL(None, use_errno=True)
-
 
 class _CapabilityHeader(ctypes.Structure):
     _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
@@ -35,16 +33,17 @@ class _CapabilityWord(ctypes.Structure):
     )
 
 
-def _checked(result: int, call: str) -> None:
-    if result != 0:
+def _call(function: str, *arguments: Any) -> None:
+    """Call the C library, and raise OSError if it answers anything but 0."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc[function](*arguments) != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{call}: {os.strerror(number)}")
+        raise OSError(number, f"{function}: {os.strerror(number)}")
 
 
 def _prctl(option: int, second: int = 0, third: int = 0) -> None:
     zero = ctypes.c_ulong(0)
-    result = _libc.prctl(option, ctypes.c_ulong(second), ctypes.c_ulong(third), zero, zero)
-    _checked(result, f"prctl({option})")
+    _call("prctl", option, ctypes.c_ulong(second), ctypes.c_ulong(third), zero, zero)
 
 
 def _keep_only(capability: int | None) -> None:
@@ -54,7 +53,7 @@ def _keep_only(capability: int | None) -> None:
         bit = 1 << (capability % 32)
         words[capability // 32] = _CapabilityWord(bit, bit, bit)
     header = _CapabilityHeader(LINUX_CAPABILITY_VERSION_3, 0)
-    _checked(_libc.capset(ctypes.byref(header), words), "capset")
+    _call("capset", ctypes.byref(header), words)
     if capability is not None:
         _prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability)
 
@@ -75,7 +74,7 @@ def _write(path: str, text: str) -> None:
 def _enter_namespace(uid: int, gid: int) -> None:
     """Stay the same user for the kernel's files, but be called another inside."""
     outer_uid, outer_gid = os.geteuid(), os.getegid()
-    _checked(_libc.unshare(CLONE_NEWUSER), "unshare")
+    _call("unshare", CLONE_NEWUSER)
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{uid} {outer_uid} 1")
     _write("/proc/self/gid_map", f"{gid} {outer_gid} 1")

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tools.dev_stack import launch as launcher
 from tools.dev_stack.errors import UnsupportedPlatformError
 from tools.dev_stack.identity import Identity
 
-_LAUNCHER: Final = Path(__file__).with_name("launch.py")
 _LOG_BYTES_MAX: Final = 16 * 1024 * 1024
 _TAIL_BYTES: Final = 8 * 1024
 _TAIL_LINES: Final = 40
@@ -143,16 +143,21 @@ async def run_to_end(launch: Launch, timeout_s: float) -> tuple[int | None, str]
         await uninterrupted(child.end())
 
 
-def _spawn(launch: Launch) -> subprocess.Popen[bytes]:
+def launcher_command(launch: Launch) -> list[str]:
+    """The command that ties a child of this process to it and then becomes `launch.command`."""
     order = {
         "parent_pid": os.getpid(),
         "death_signal": launch.death_signal.value,
         "identity": dataclasses.asdict(launch.identity),
     }
-    command = [sys.executable, "-I", "-S", str(_LAUNCHER), json.dumps(order), *launch.command]
+    script = str(Path(launcher.__file__))
+    return [sys.executable, "-I", "-S", script, json.dumps(order), *launch.command]
+
+
+def _spawn(launch: Launch) -> subprocess.Popen[bytes]:
     with launch.log_file.open("ab") as log:
         return subprocess.Popen(
-            command,
+            launcher_command(launch),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -185,7 +190,7 @@ def _rotate(log_file: Path) -> int:
 
 async def uninterrupted(work: Coroutine[object, object, None]) -> None:
     """Await `work` to its end even if cancelled meanwhile; the cancellation is raised after it."""
-    task = asyncio.ensure_future(work)
+    task = asyncio.create_task(work, name="uninterrupted work")
     cancelled = False
     while not task.done():
         try:

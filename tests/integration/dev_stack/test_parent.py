@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from tools.dev_stack.identity import CAP_DAC_READ_SEARCH, UNPRIVILEGED_ACCOUNT, Identity
-from tools.dev_stack.processes import ChildProcess, Launch, run_to_end, wait_for_end
+from tools.dev_stack.processes import Launch, launcher_command, run_to_end, wait_for_end
 
 REPOSITORY = Path(__file__).parents[3]
 ENDED_WITHIN_S = 20.0
@@ -48,26 +48,28 @@ IDENTITIES = identities()
 class Runner:
     """A process that runs `python -m tools.dev_stack` on a folder."""
 
-    def __init__(self, folder: Path, identity: Identity) -> None:
-        self.folder = folder
-        self.log_file = folder.parent / "runner.log"
-        self.log_file.unlink(missing_ok=True)
-        self.process = ChildProcess(
-            Launch(
-                (sys.executable, "-m", "tools.dev_stack", str(folder)),
-                self.log_file,
-                environment={"PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"},
-                identity=identity,
-            )
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+
+    @classmethod
+    async def start(cls, folder: Path, identity: Identity) -> Runner:
+        command = (sys.executable, "-m", "tools.dev_stack", str(folder))
+        launch = Launch(command, folder / "unused.log", identity=identity)
+        environment = {"PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
+        process = await asyncio.create_subprocess_exec(
+            *launcher_command(launch),
+            env={**os.environ, **environment},
+            cwd="/",
+            stdout=asyncio.subprocess.PIPE,
         )
+        return cls(process)
 
     async def description(self) -> dict[str, Any]:
         """What it prints once all servers are ready."""
+        assert self.process.stdout is not None
         async with asyncio.timeout(DESCRIBED_WITHIN_S):
-            while b"\n" not in self.log_file.read_bytes():
-                assert self.process.exit_status is None, self.process.log_tail()
-                await asyncio.sleep(0.02)
-        described: dict[str, Any] = json.loads(self.log_file.read_text())
+            line = await self.process.stdout.readline()
+        described: dict[str, Any] = json.loads(line)
         return described
 
     def descendants(self) -> set[int]:
@@ -97,7 +99,9 @@ async def runners() -> AsyncIterator[list[Runner]]:
     started: list[Runner] = []
     yield started
     for runner in started:
-        await runner.process.end()
+        if runner.process.returncode is None:
+            runner.process.kill()
+        await runner.process.communicate()
 
 
 async def all_end(pids: set[int]) -> None:
@@ -117,14 +121,14 @@ async def test_kill_9_of_the_parent_ends_all_and_loses_nothing(
     folder: Path, identity: Identity, runners: list[Runner]
 ) -> None:
     """Every process dies with a killed parent, and an immediate second start has the data."""
-    first = Runner(folder, identity)
+    first = await Runner.start(folder, identity)
     runners.append(first)
     described = await first.description()
     await execute(described["postgres_dsn"], "CREATE TABLE kept ()")
     started = first.descendants()
     assert set(described["pids"].values()) < started
-    first.process.send(9)  # type: ignore[arg-type] # a plain number is what the system takes
-    second = Runner(folder, identity)
+    first.process.kill()
+    second = await Runner.start(folder, identity)
     runners.append(second)
     await all_end(started)
     described_again = await second.description()
@@ -136,11 +140,11 @@ async def test_sigterm_stops_in_order(
     folder: Path, identity: Identity, runners: list[Runner]
 ) -> None:
     """Asked to end, the parent stops its servers, then answers 0."""
-    runner = Runner(folder, identity)
+    runner = await Runner.start(folder, identity)
     runners.append(runner)
     await runner.description()
     started = runner.descendants()
-    psutil.Process(runner.process.pid).terminate()
+    runner.process.terminate()
     assert await runner.process.wait() == 0
     assert not started & set(psutil.pids()) or all(_is_zombie(pid) for pid in started)
     assert "database system is shut down" in (folder / "logs" / "postgres.log").read_text()

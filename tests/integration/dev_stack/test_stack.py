@@ -26,7 +26,7 @@ from tools.dev_stack.errors import (
 )
 from tools.dev_stack.identity import choose_identity
 from tools.dev_stack.ports import HOST
-from tools.dev_stack.processes import ChildProcess, Launch
+from tools.dev_stack.processes import ChildProcess, Launch, run_to_end
 from tools.dev_stack.programs import postgres_program
 from tools.dev_stack.state import new_state
 
@@ -213,17 +213,26 @@ async def test_a_server_that_is_never_ready_runs_out_of_time(
     assert children() == before
 
 
-async def test_a_cancelled_start_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_cancelled_start_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Cancelling in the middle of the first start ends what was started, and a new one works."""
     before = children()
+    initdb_begins = asyncio.Event()
+
+    async def announced_run_to_end(launch: Launch, timeout_s: float) -> tuple[int | None, str]:
+        initdb_begins.set()
+        return await run_to_end(launch, timeout_s)
+
+    monkeypatch.setattr("tools.dev_stack.postgres.run_to_end", announced_run_to_end)
 
     async def run() -> None:
         async with running_stack(StackConfig(tmp_path, durable=False)):
             pass
 
     task = asyncio.create_task(run(), name="start")
-    while not (tmp_path / "postgres" / "data.new").exists():  # noqa: ASYNC110 - another program makes it
-        await asyncio.sleep(0.001)
+    await initdb_begins.wait()
+    assert len(children()) > len(before)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
