@@ -4,11 +4,12 @@ A cancelled await cannot stop a thread. So a transaction never spans two calls t
 cancelling its caller leaves it to end by itself, fully done or fully undone.
 """
 
+import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 import aiosqlite
 
@@ -19,6 +20,7 @@ from foundation.sqlite.errors import (
 )
 
 ResultT = TypeVar("ResultT")
+_THREAD_END_PATIENCE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,12 @@ class LocalDatabase:
         connection._thread.daemon = True  # noqa: SLF001 - aiosqlite offers no argument for it
         try:
             await connection
-        except sqlite3.Error as error:
-            raise self._typed(error) from error
+        except BaseException as error:
+            # It has told its thread to end; until that has, it could still call into this loop.
+            await asyncio.to_thread(_join, connection)
+            if isinstance(error, sqlite3.Error):
+                raise self._typed(error) from error
+            raise
         self._connection = connection
         try:
             await self._call(self._prepare)
@@ -69,8 +75,15 @@ class LocalDatabase:
     async def close(self) -> None:
         """End queued work, close the file and end the thread, in every case. Idempotent."""
         connection, self._connection = self._connection, None
-        if connection is not None:
+        if connection is None:
+            return
+        try:
             await connection.close()
+        except sqlite3.Error as error:
+            _join(connection)
+            raise self._typed(error) from error
+        # When cancelled, the thread has its order to end and is not waited for.
+        _join(connection)
 
     async def __aenter__(self) -> Self:
         """Open it."""
@@ -155,6 +168,10 @@ class LocalDatabase:
 
     def _typed(self, error: sqlite3.Error) -> Exception:
         return translated(error, str(self.path))
+
+
+def _join(connection: aiosqlite.Connection) -> None:
+    connection._thread.join(_THREAD_END_PATIENCE_S)  # noqa: SLF001 - no public way to wait for it
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:
