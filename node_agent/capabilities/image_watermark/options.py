@@ -23,7 +23,8 @@ class Layout(StrEnum):
 class WatermarkOptions:
     """Look of the watermark.
 
-    opacity: of the letters, over 0 to 1; the dark outline is fainter in proportion.
+    opacity: of the letters, over 0 to 1; the dark outline is fainter in proportion, and
+        letters of few pixels are stronger, up to twice, or they would be lost.
     relative_size: height of the letters as a share of the shorter side, over 0 to 1;
         text too long for the picture is made smaller.
     angle_degrees: counter-clockwise, -90 to 90; None tilts tiles and keeps the rest level.
@@ -32,7 +33,7 @@ class WatermarkOptions:
     """
 
     layout: Layout = Layout.TILE
-    opacity: float = 0.35
+    opacity: float = 0.4
     relative_size: float = 0.05
     angle_degrees: float | None = None
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from PIL import Image, ImageChops
 
 from node_agent.capabilities.image_watermark.options import Layout, WatermarkOptions
-from node_agent.capabilities.image_watermark.stamp import Stamp, TextPainter
+from node_agent.capabilities.image_watermark.stamp import Stamp, TextBlock, TextPainter
 
 Point = tuple[int, int]
 Size = tuple[int, int]
@@ -22,8 +22,10 @@ _LETTER_PX_MIN = 10
 # A strip is written along its long side: slanted text would show a letter or two at a time.
 _STRIP_RATIO = 5
 _STRIP_LETTER_SHARE = 0.7
-_CHORD_SHARE = 0.8
-_ROW_PITCH_EMS, _COLUMN_GAP_EMS = 4.0, 2.5
+_FRAME_SHARE = 0.9
+_LINES_MAX = 6
+_LARGE_ENOUGH_SHARE = 0.75
+_ROW_GAP_EMS, _COLUMN_GAP_EMS = 3.0, 2.5
 _MARGIN_EMS = 0.5
 # Bounds the work for a strip of a hundred million pixels.
 _STAMPS_ALONG_MAX = 1_000
@@ -79,10 +81,10 @@ def plan(size: Size, painter: TextPainter, options: WatermarkOptions) -> Pattern
     if min(size) < SHORT_SIDE_PX_MIN:
         return Pattern(None, ())
     angle = _angle(size, options)
-    letter_px = _letter_px(size, painter.width_in_ems, angle, options)
-    stamp = painter.stamp(letter_px, angle)
+    block, letter_px = _fitted(size, painter, angle, options)
+    stamp = painter.stamp(block, letter_px, angle)
     if options.layout is Layout.TILE:
-        centres = _lattice(size, stamp, painter.width_in_ems * letter_px, letter_px, angle)
+        centres = _lattice(size, stamp, block, letter_px, angle)
     else:
         centres = [_single(size, stamp.size, letter_px, options.layout)]
     width, height = stamp.size
@@ -102,26 +104,41 @@ def _angle(size: Size, options: WatermarkOptions) -> float:
     return _TILE_ANGLE_DEGREES if options.layout is Layout.TILE else 0.0
 
 
-def _letter_px(size: Size, width_in_ems: float, angle: float, options: WatermarkOptions) -> int:
-    """As asked for, but so that the text fits the line through the centre, if that can be read."""
-    share = max(options.relative_size, _STRIP_LETTER_SHARE if _is_strip(size) else 0)
+def _fitted(
+    size: Size, painter: TextPainter, angle: float, options: WatermarkOptions
+) -> tuple[TextBlock, int]:
+    """Letters as high as asked for, in as few lines as let the text fit the picture.
+
+    When no number of lines does, the one with the largest letters is taken, and letters too
+    small to be read are enlarged again: part of the text is then cut off, or in the next tile.
+    """
+    is_strip = _is_strip(size)
+    share = max(options.relative_size, _STRIP_LETTER_SHARE if is_strip else 0)
     wanted = max(share * min(size), _LETTER_PX_MIN)
-    fitting = _CHORD_SHARE * _chord(size, angle) / width_in_ems
+    blocks = [painter.block(count) for count in range(1, 2 if is_strip else _LINES_MAX + 1)]
+    fitting = [(min(wanted, _fitting_px(size, block, angle)), block) for block in blocks]
+    enough = _LARGE_ENOUGH_SHARE * wanted
+    letter_px, block = next(
+        (pair for pair in fitting if pair[0] >= enough), max(fitting, key=lambda pair: pair[0])
+    )
     readable = min(_LETTER_PX_MIN, round(_STRIP_LETTER_SHARE * min(size)))
-    return max(1, readable, int(min(wanted, fitting)))
+    return block, max(1, readable, int(letter_px))
 
 
-def _chord(size: Size, angle: float) -> float:
-    """Length within the picture of a line through its centre."""
+def _fitting_px(size: Size, block: TextBlock, angle: float) -> float:
+    """The letter height at which the slanted block's frame fits the picture."""
     cosine, sine = abs(math.cos(math.radians(angle))), abs(math.sin(math.radians(angle)))
-    return min(side / part for side, part in zip(size, (cosine, sine), strict=True) if part > 1e-9)  # noqa: PLR2004  level or upright
+    width = block.width_ems * cosine + block.height_ems * sine
+    height = block.width_ems * sine + block.height_ems * cosine
+    return _FRAME_SHARE * min(size[0] / width, size[1] / height)
 
 
 def _lattice(
-    size: Size, stamp: Stamp, text_px: float, letter_px: int, angle: float
+    size: Size, stamp: Stamp, block: TextBlock, letter_px: int, angle: float
 ) -> list[tuple[float, float]]:
     """Rows of text along the angle, every other one shifted by half, one text at the centre."""
-    columns, rows = text_px + _COLUMN_GAP_EMS * letter_px, _ROW_PITCH_EMS * letter_px
+    columns = (block.width_ems + _COLUMN_GAP_EMS) * letter_px
+    rows = (block.height_ems + _ROW_GAP_EMS) * letter_px
     cosine, sine = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     along_reach = (size[0] * cosine + size[1] * abs(sine)) / 2 + max(stamp.size)
     down_reach = (size[0] * abs(sine) + size[1] * cosine) / 2 + max(stamp.size)
