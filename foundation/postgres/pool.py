@@ -78,6 +78,8 @@ class DatabaseConfig:
             "idle_in_transaction_session_timeout": (
                 f"{round(self.idle_in_transaction_timeout_s * 1000)}ms"
             ),
+            # The server stops working for a client that has gone, and lets go of its locks.
+            "client_connection_check_interval": "500ms",
             # Compiling costs more than any of our short statements.
             "jit": "off",
         }
