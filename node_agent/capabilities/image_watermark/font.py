@@ -47,31 +47,38 @@ class WatermarkFont:
     def missing(self, text: str) -> list[str]:
         """List the characters of the text that would come out as boxes, each once."""
         drawn = dict.fromkeys(character for character in text if is_drawn(character))
-        return [
-            character
-            for character in drawn
-            if unicodedata.category(character) != "Zs" and not self._covers(ord(character))
-        ]
+        return [character for character in drawn if not self._draws(character)]
 
-    def layout_for(self, text: str, *, shaper_present: bool | None = None) -> ImageFont.Layout:
-        """Choose how to lay the text out; refuse what could not be drawn as written.
+    def _draws(self, character: str) -> bool:
+        return unicodedata.category(character) == "Zs" or self._covers(ord(character))
+
+    def _in_parts(self, character: str) -> str:
+        """Give an accented letter that the font lacks as letter and accent, where it has these."""
+        if self._draws(character):
+            return character
+        parts = unicodedata.normalize("NFD", character)
+        return parts if all(self._draws(part) for part in parts) else character
+
+    def prepared(self, text: str) -> tuple[str, ImageFont.Layout]:
+        """Choose how to lay the text out, in characters that the font has.
 
         Shaping is used only where the script needs it, so that plain text looks the same
         on machines with and without the shaper.
-        Raises TextRefused (TEXT_GLYPH_MISSING, TEXT_SHAPER_MISSING).
+        Raises TextRefused (TEXT_GLYPH_MISSING, TEXT_SHAPER_MISSING) when the text could not
+        be drawn as written.
         """
-        missing = self.missing(text)
+        drawable = "".join(self._in_parts(character) for character in text)
+        missing = self.missing(drawable)
         if missing:
             named = ", ".join(code_name(character) for character in missing[:_NAMED_CHARACTERS_MAX])
             message = f"{self.path.name} has no glyph for {named}; set font_path to one that has"
             raise TextRefused(TextReason.TEXT_GLYPH_MISSING, message)
-        if not needs_shaping(text):
-            return ImageFont.Layout.BASIC
-        present = has_shaper() if shaper_present is None else shaper_present
-        if not present:
+        if not needs_shaping(drawable):
+            return drawable, ImageFont.Layout.BASIC
+        if not has_shaper():
             message = "the text's script needs shaping; install the system library libfribidi"
             raise TextRefused(TextReason.TEXT_SHAPER_MISSING, message)
-        return ImageFont.Layout.RAQM
+        return drawable, ImageFont.Layout.RAQM
 
 
 @lru_cache(maxsize=32)

@@ -81,9 +81,8 @@ class TextPainter:
     """Draws one text at any size and angle, and keeps what it drew."""
 
     def __init__(self, text: str, font: WatermarkFont, opacity: float) -> None:
-        self._text = text
         self._font = font
-        self._layout = font.layout_for(text)
+        self._text, self._layout = font.prepared(text)
         self._opacity = opacity
         self._stamps: RecentlyUsed[tuple[TextBlock, int, float], Stamp] = RecentlyUsed(_STAMPS_KEPT)
         self._blocks: dict[int, TextBlock] = {}

@@ -24,11 +24,21 @@ def difference(before: Image.Image, after: Image.Image, mask: Image.Image) -> in
     """The largest difference of any channel within the mask."""
     assert before.size == after.size
     planes = zip(before.split(), after.split(), strict=True)
-    worst = 0
-    for left, right in planes:
-        apart = ImageChops.darker(ImageChops.difference(left, right), mask)
-        worst = max(worst, int(apart.getextrema()[1]))  # type: ignore[arg-type]  one channel
-    return worst
+    apart = (ImageChops.difference(left, right) for left, right in planes)
+    return max(highest(ImageChops.darker(each, mask)) for each in apart)
+
+
+def extremes(plane: Image.Image) -> tuple[float, float]:
+    """The lowest and the highest value of a picture of one channel."""
+    low, high = plane.getextrema()
+    assert isinstance(low, (int, float))
+    assert isinstance(high, (int, float))
+    return low, high
+
+
+def highest(plane: Image.Image) -> int:
+    """The highest value of a picture of one channel."""
+    return int(extremes(plane)[1])
 
 
 def frames(data: bytes, mode: str = "RGBA") -> list[Image.Image]:

@@ -16,7 +16,13 @@ from node_agent.capabilities.image_watermark import (
     Watermarker,
     is_image,
 )
-from tests.unit.node_agent.image_watermark.pixels import CASES, difference, frames, untouched
+from tests.unit.node_agent.image_watermark.pixels import (
+    CASES,
+    difference,
+    extremes,
+    frames,
+    untouched,
+)
 
 RECORDS: list[dict[str, Any]] = [
     record
@@ -85,7 +91,8 @@ def bit_depth(file: Path) -> int:
 
 
 def has_alpha(file: Path) -> bool:
-    return any(frame.getextrema()[3][0] < 255 for frame in frames(file.read_bytes()))  # type: ignore[index]  RGBA
+    opacities = (frame.getchannel("A") for frame in frames(file.read_bytes()))
+    return any(extremes(opacity)[0] < 255 for opacity in opacities)
 
 
 def check_corners(file: Path) -> None:
@@ -133,6 +140,7 @@ def test_inks_are_not_inverted(name: str, tolerance: int, watermarker: Watermark
     """Outside the text the inks are those of the source, in JPEG as in TIFF."""
     data = (CASES / "image" / name).read_bytes()
     before, after = (
-        Image.open(io.BytesIO(each)) for each in (data, watermarker.watermark_bytes(name, data).data)
+        Image.open(io.BytesIO(each))
+        for each in (data, watermarker.watermark_bytes(name, data).data)
     )
     assert difference(before, after, untouched(watermarker, before.size)) <= tolerance

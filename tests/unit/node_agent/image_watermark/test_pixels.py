@@ -6,7 +6,7 @@ import io
 import struct
 
 import pytest
-from PIL import Image, ImageFilter
+from PIL import Image, ImageFilter, JpegImagePlugin, TiffImagePlugin
 
 from node_agent.capabilities.image_watermark import Watermarker
 from tests.cases.builders import image_builder as build
@@ -25,7 +25,7 @@ def half_clear() -> Image.Image:
     return picture
 
 
-LOSSLESS = {
+LOSSLESS: dict[str, tuple[str, Image.Image, dict[str, object]]] = {
     "png-rgb": ("PNG", build.busy(*SIZE), {}),
     "png-grey": ("PNG", build.busy(*SIZE).convert("L"), {}),
     "png-grey-alpha": ("PNG", half_clear().convert("LA"), {}),
@@ -67,7 +67,7 @@ def test_lossless_formats_keep_every_pixel_outside_the_text(
         before, after = before.convert(mode), after.convert(mode)
     assert edited.marked
     if before.mode in ("I", "F"):
-        before, after = (each.point(lambda v: v * 1).convert("L") for each in (before, after))
+        before, after = before.convert("L"), after.convert("L")
     assert difference(before, after, untouched(watermarker, SIZE)) == 0
     assert difference(before, after, everywhere(SIZE)) > 25
 
@@ -102,9 +102,11 @@ def test_jpeg_is_coded_as_its_source_was(watermarker: Watermarker) -> None:
     data = build.saved(build.busy(), "JPEG", **options)
     before = build.opened(data)
     after = build.opened(watermarker.watermark_bytes("a.jpg", data).data)
-    assert after.quantization == before.quantization  # type: ignore[attr-defined]  JPEG's own
+    assert isinstance(before, JpegImagePlugin.JpegImageFile)
+    assert isinstance(after, JpegImagePlugin.JpegImageFile)
+    assert after.quantization == before.quantization
     assert after.info.get("progressive")
-    assert [c[1:3] for c in after.layer] == [(2, 1), (1, 1), (1, 1)]  # type: ignore[attr-defined]
+    assert [c[1:3] for c in after.layer] == [(2, 1), (1, 1), (1, 1)]
 
 
 def test_opacity_is_never_touched(watermarker: Watermarker) -> None:
@@ -115,13 +117,15 @@ def test_opacity_is_never_touched(watermarker: Watermarker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("depth", "key"), [(1, 1), (2, 2), (4, 5), (8, 77)], ids=lambda value: str(value)
+    ("depth", "key"), [(1, 1), (2, 2), (4, 5), (8, 77)], ids=str
 )
 def test_grey_colour_key_of_any_depth_becomes_opacity(
     depth: int, key: int, watermarker: Watermarker
 ) -> None:
     """The transparent shade is found at each depth, and all other shades are opaque."""
-    row = bytes(sum(key << shift for shift in range(0, 8, depth)) if depth < 8 else key for _ in range(40))
+    row = bytes(
+        sum(key << shift for shift in range(0, 8, depth)) if depth < 8 else key for _ in range(40)
+    )
     other = bytes(40)
     before = build.chunk(b"tRNS", struct.pack(">H", key))
     width = 40 * 8 // depth
@@ -152,6 +156,10 @@ def test_deep_png_keeps_every_bit_outside_the_text(colour: int, watermarker: Wat
     channels, rows = build.png_samples(edited.data)
     assert edited.data[25] == colour
     compare_deep(rows, channels, size, watermarker, has_alpha=colour in (4, 6))
+
+
+def tags_of(data: bytes) -> TiffImagePlugin.ImageFileDirectory_v2:
+    return TiffImagePlugin.TiffImageFile(io.BytesIO(data)).tag_v2
 
 
 def compare_deep(
@@ -193,7 +201,7 @@ def test_deep_tiff_keeps_every_bit_outside_the_text(
     """Colour and ink TIFFs of 16 bits come back with 16 bits, whatever their byte order."""
     size = (97, 61)
     edited = watermarker.watermark_bytes("a.tif", build.deep_tiff(*size, channels, order))
-    tags = Image.open(io.BytesIO(edited.data)).tag_v2  # type: ignore[attr-defined]  TIFF's own
+    tags = tags_of(edited.data)
     assert tags[258] == (16,) * channels
     body = b"".join(
         edited.data[at : at + count] for at, count in zip(tags[273], tags[279], strict=True)
@@ -210,15 +218,16 @@ def test_deep_tiff_survives_a_second_watermark(watermarker: Watermarker) -> None
     twice = watermarker.watermark_bytes("a.tif", once).data
     picture = build.opened(twice)
     assert picture.size == (97, 61)
-    assert picture.tag_v2[258] == (16, 16, 16)  # type: ignore[attr-defined]
+    assert tags_of(twice)[258] == (16, 16, 16)
 
 
 def test_white_is_zero_is_not_inverted(watermarker: Watermarker) -> None:
     """A 16-bit page that counts from white looks the same afterwards."""
     picture = Image.frombytes("I;16", (96, 64), struct.pack("<H", 1000) * 96 * 64)
     data = build.saved(picture, "TIFF", tiffinfo={262: 0})
-    after = build.opened(watermarker.watermark_bytes("a.tif", data).data)
-    assert after.tag_v2[262] == 1  # type: ignore[attr-defined]
+    edited = watermarker.watermark_bytes("a.tif", data).data
+    after = build.opened(edited)
+    assert tags_of(edited)[262] == 1
     index = untouched(watermarker, (96, 64)).tobytes().index(b"\xff")
     assert after.getpixel((index % 96, index // 96)) == 65535 - 1000
 
@@ -233,7 +242,7 @@ def moving(ground: tuple[int, int, int, int]) -> list[Image.Image]:
     return pictures
 
 
-ANIMATIONS = {
+ANIMATIONS: dict[str, tuple[str, dict[str, object], int]] = {
     "gif-2": ("GIF", {"duration": [100, 200, 300, 400], "loop": 0, "disposal": 2}, 0),
     "gif-1": ("GIF", {"duration": 80, "loop": 2, "disposal": 1}, 255),
     "png-0": ("PNG", {"duration": 150, "loop": 3, "disposal": 0, "blend": 1}, 255),
