@@ -18,12 +18,15 @@ from pydantic_settings import (
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
+from pydantic_settings import SettingsError as SourceError
 
 from foundation.errors import FieldViolation, InvalidArgumentError
 from foundation.failpoints import FAILPOINT_HITS_VARIABLE, FAILPOINTS_VARIABLE
 
 ENV_PREFIX: Final = "TDP_"
 _FILE_SUFFIX = "_FILE"
+# How alike a misspelt variable and its suggestion have to be, from 0 to 1.
+_NEAR = 0.8
 _SECRET_FILE_BYTES_MAX = 64 * 1024
 
 Settings = TypeVar("Settings", bound="TdpSettings")
@@ -121,6 +124,12 @@ def load_settings(settings_class: type[Settings]) -> Settings:
         raise SettingsError.of_fields(
             [_violation(prefix, dict(one)) for one in error.errors(include_input=False)]
         ) from None
+    except SourceError as error:
+        # The library wraps what a source raises; a value that is not the JSON that a list or
+        # mapping needs comes this way too, named but not quoted.
+        if isinstance(error.__cause__, SettingsError):
+            raise error.__cause__ from None
+        raise SettingsError(f"{error}: expected JSON") from None
 
 
 def unknown_variables(
@@ -140,7 +149,9 @@ def unknown_variables(
         for name in environ
         if name.startswith(prefix) and name not in known | settings_class.variables_read_elsewhere
     )
-    return {name: next(iter(difflib.get_close_matches(name, known, 1)), None) for name in unknown}
+    return {
+        name: next(iter(difflib.get_close_matches(name, known, 1, _NEAR)), None) for name in unknown
+    }
 
 
 def describe_settings(settings_class: type[TdpSettings]) -> tuple[SettingDoc, ...]:
@@ -156,6 +167,10 @@ def describe_settings(settings_class: type[TdpSettings]) -> tuple[SettingDoc, ..
         )
         for name, field in settings_class.model_fields.items()
     )
+
+
+def _nearest(name: str, known: set[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(name, known, 1, _NEAR)), None)
 
 
 def _is_secret(field: FieldInfo) -> bool:
