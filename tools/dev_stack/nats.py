@@ -100,8 +100,10 @@ class NatsServer(Server):
             memory_store_bytes_max=self._limits.memory_store_bytes_max,
         )
 
-    async def _probe(self, process: ChildProcess) -> None:  # noqa: ARG002 - the password tells it from a stranger
+    async def _probe(self, process: ChildProcess) -> None:
         """Log in and ping; the server listens only once JetStream has recovered its streams."""
+        if not ports.listens(process.pid, self.port):
+            raise NotReadyError(f"it does not listen on port {self.port} yet")
         reader, writer = await asyncio.open_connection(ports.HOST, self.port)
         try:
             info = await reader.readline()

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import psutil
-
 from tools.dev_stack import ports
 from tools.dev_stack.processes import ChildProcess, Deadline, Launch
 from tools.dev_stack.programs import wheel_script
@@ -93,7 +91,7 @@ class ObjectStoreServer(Server):
 
     async def _probe(self, process: ChildProcess) -> None:
         """Ask without a signature: a refusal is the right answer, if it is this server's own."""
-        if not _listens(process.pid, self.port):
+        if not ports.listens(process.pid, self.port):
             raise NotReadyError(f"it does not listen on port {self.port} yet")
         reader, writer = await asyncio.open_connection(ports.HOST, self.port)
         try:
@@ -109,11 +107,3 @@ class ObjectStoreServer(Server):
             await process.end()
         else:
             await process.end((signal.SIGTERM, _STOP_PATIENCE_S))
-
-
-def _listens(pid: int, port: int) -> bool:
-    try:
-        sockets = psutil.Process(pid).net_connections("tcp")
-    except psutil.NoSuchProcess:
-        return False
-    return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in sockets)

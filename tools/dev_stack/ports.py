@@ -7,6 +7,8 @@ import socket
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 HOST: Final = "127.0.0.1"
 _LOWEST_PORT: Final = 10_000
 _HIGHEST_PORT: Final = 65_535
@@ -42,6 +44,15 @@ def free_port() -> int:
         probe.bind((HOST, 0))
         port = probe.getsockname()[1]
         return int(port)
+
+
+def listens(pid: int, port: int) -> bool:
+    """Whether this very process listens on `port`: a stranger there may answer as it would."""
+    try:
+        sockets = psutil.Process(pid).net_connections("tcp")
+    except psutil.NoSuchProcess:
+        return False
+    return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in sockets)
 
 
 def _candidates() -> range:

@@ -163,7 +163,9 @@ class PostgresServer(Server):
             identity=self._identity,
         )
 
-    async def _probe(self, process: ChildProcess) -> None:  # noqa: ARG002 - the password tells it from a stranger
+    async def _probe(self, process: ChildProcess) -> None:
+        if not _says_ready(self.data_folder / "postmaster.pid", process.pid):
+            raise NotReadyError("its postmaster.pid does not say ready yet")
         try:
             connection = await asyncpg.connect(self.dsn("postgres"))
         except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
@@ -191,6 +193,15 @@ class PostgresServer(Server):
         lock_file = self.data_folder / "postmaster.pid"
         if _names_a_stranger(lock_file):
             lock_file.unlink()
+
+
+def _says_ready(lock_file: Path, pid: int) -> bool:
+    """Whether this very process has written that it takes connections, in the eighth line."""
+    try:
+        lines = lock_file.read_text().splitlines()
+    except FileNotFoundError:
+        return False
+    return lines[:1] == [str(pid)] and [line.strip() for line in lines[7:8]] == ["ready"]
 
 
 def _descendants(pid: int) -> list[int]:

@@ -164,13 +164,29 @@ async def test_a_taken_port_is_left_to_its_owner(tmp_path: Path) -> None:
             await write_everywhere(stack)
 
 
-@pytest.mark.parametrize("name", SERVERS)
+@contextlib.asynccontextmanager
+async def stranger_who_says(answer: bytes) -> AsyncIterator[int]:
+    async def say(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(say, HOST, 0) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("postgres", b"N"),
+        ("nats", b'INFO {"jetstream":true}\r\nPONG\r\n'),
+        ("object_store", b"HTTP/1.1 403 Forbidden\r\n\r\n"),
+    ],
+)
 async def test_a_port_lost_at_the_last_moment_is_replaced(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, name: str, answer: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server whose port is taken between the check and its bind gets another one."""
-    with socket.create_server((HOST, 0)) as stranger:
-        taken = stranger.getsockname()[1]
+    """A server whose port is taken just before its bind gets another; no stranger passes for it."""
+    async with stranger_who_says(answer) as taken:
         monkeypatch.setattr("tools.dev_stack.ports.is_free", lambda _port: True)
         monkeypatch.setattr(Stack, "start", start_only(name, taken))
         async with running_stack(StackConfig(tmp_path, durable=False)) as stack:
