@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 _REASON_SHAPE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
 
@@ -109,13 +110,13 @@ class InvalidArgumentError(TdpError):
     code = ErrorCode.INVALID_ARGUMENT
 
     @classmethod
-    def of_field(cls, field: str, description: str, *, reason: str = "") -> "InvalidArgumentError":
+    def of_field(cls, field: str, description: str, *, reason: str = "") -> Self:
         """Make the error for a single wrong field."""
         violation = FieldViolation(field, description, reason)
         return cls(f"{field}: {description}", field_violations=(violation,))
 
     @classmethod
-    def of_fields(cls, violations: Sequence[FieldViolation]) -> "InvalidArgumentError":
+    def of_fields(cls, violations: Sequence[FieldViolation]) -> Self:
         """Make the error for several wrong fields; the message lists them all."""
         message = "; ".join(f"{one.field}: {one.description}" for one in violations)
         return cls(message, field_violations=violations)

@@ -29,12 +29,10 @@ create table applications (
     callback_url text not null default '',
     -- AEAD, bound to (applications, callback_secret, application_id, key version).
     callback_secret bytea,
-    callback_secret_key_version integer,
     -- Set by a 410: its rows are held until the endpoint is set again.
     callback_disabled_at timestamptz,
     resource_provider_url text not null default '',
     resource_provider_secret bytea,
-    resource_provider_secret_key_version integer,
     disabled_at timestamptz,
     created_at timestamptz not null default tdp_now()
 );
@@ -506,7 +504,6 @@ create table grants (
     scope_ref text not null default '',
     -- URL and headers, AEAD bound to (grants, secret, application, grant_id, key version).
     secret bytea not null,
-    secret_key_version integer not null,
     size_bytes bigint not null default 0,
     sha256 bytea,
     expires_at timestamptz not null,

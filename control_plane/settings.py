@@ -1,0 +1,111 @@
+"""What a control plane can be told, read once from TDP_CONTROL_… variables."""
+
+import ipaddress
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from foundation.secrets import KeyRing
+from foundation.settings import ServiceSettings
+
+_SHA256_HEX_CHARS = 64
+
+
+class ControlPlaneSettings(ServiceSettings):
+    """Settings of one replica; all replicas of one database share all but the addresses."""
+
+    model_config = SettingsConfigDict(env_prefix="TDP_CONTROL_")
+    variables_read_elsewhere: ClassVar[frozenset[str]] = frozenset()
+
+    database_dsn: SecretStr = Field(description="DSN of the control plane's own database.")
+    database_pool_size_max: int = Field(
+        16, ge=4, le=200, description="Connections of this replica, heartbeats' own apart."
+    )
+    nats_url: str = Field("nats://127.0.0.1:4222", description="Where NATS with JetStream is.")
+    nats_stream_bytes_max: int = Field(
+        256 * 1024 * 1024, ge=1024 * 1024, description="Bound of the wake-up stream in bytes."
+    )
+    grpc_host: str = Field("127.0.0.1", description="Address to serve gRPC on.")
+    grpc_port: int = Field(7300, ge=0, le=65535, description="Port to serve gRPC on; 0: any.")
+    grpc_reflection: bool = Field(default=True, description="Offer server reflection.")
+    tls_certificate_path: Path | None = Field(None, description="PEM certificate chain.")
+    tls_private_key_path: Path | None = Field(None, description="PEM key of the certificate.")
+    tls_client_ca_path: Path | None = Field(
+        None, description="PEM CA that every client's certificate must come from (mTLS)."
+    )
+    secret_keys: SecretStr = Field(
+        description="Keys for secrets at rest, VERSION:BASE64[,VERSION:BASE64…]; highest seals."
+    )
+    bootstrap_admin_key_sha256: str = Field(
+        "",
+        description="SHA-256 (hex) of an operator key with all scopes that exists from the start.",
+    )
+    bootstrap_admin_name: str = Field("admin", description="Name of that operator.")
+    insecure_endpoints_allowed: bool = Field(
+        default=False, description="Allow http:// and grpc:// callbacks, providers and grants."
+    )
+    private_endpoints_allowed: bool = Field(
+        default=False, description="Allow callbacks and providers on private and loopback networks."
+    )
+    lease_ttl_s: float = Field(60.0, gt=0, description="How long a renewed lease lasts.")
+    heartbeat_interval_s: float = Field(5.0, gt=0, description="How often nodes send heartbeats.")
+    scheduling_ttl_s: float = Field(
+        15.0, gt=0, description="A node not heard of for longer gets no new work."
+    )
+    stop_budget_s: float = Field(
+        5.0, ge=0, description="The longest that a node takes to end an attempt past its deadline."
+    )
+    claim_ttl_s: float = Field(60.0, gt=0, description="How long an outbox claim lasts.")
+    backoff_cap_s: float = Field(
+        3600.0, gt=0, description="Cap of every durable back-off; tests make it small."
+    )
+    sweep_interval_s: float = Field(
+        5.0, gt=0, description="How often loops look for what no wake-up announced."
+    )
+    queued_executions_max: int = Field(
+        100_000, ge=1, description="Queued executions of one application before it is refused."
+    )
+
+    @field_validator("secret_keys")
+    @classmethod
+    def _keys_are_readable(cls, value: SecretStr) -> SecretStr:
+        KeyRing.parse(value.get_secret_value())
+        return value
+
+    @field_validator("bootstrap_admin_key_sha256")
+    @classmethod
+    def _hash_is_hexadecimal(cls, value: str) -> str:
+        if value and (len(value) != _SHA256_HEX_CHARS or not _is_hexadecimal(value)):
+            message = "is not a SHA-256 in hexadecimal (64 characters)"
+            raise ValueError(message)
+        return value
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> "ControlPlaneSettings":
+        if (self.tls_certificate_path is None) != (self.tls_private_key_path is None):
+            message = "TLS needs both the certificate and the private key: set both or neither"
+            raise ValueError(message)
+        return self
+
+    @property
+    def key_ring(self) -> KeyRing:
+        """The keys for secrets at rest."""
+        return KeyRing.parse(self.secret_keys.get_secret_value())
+
+    @property
+    def serves_loopback_only(self) -> bool:
+        """Whether only this machine can reach the server."""
+        try:
+            return ipaddress.ip_address(self.grpc_host).is_loopback
+        except ValueError:
+            return self.grpc_host == "localhost"
+
+
+def _is_hexadecimal(text: str) -> bool:
+    try:
+        bytes.fromhex(text)
+    except ValueError:
+        return False
+    return True
