@@ -116,9 +116,7 @@ def test_opacity_is_never_touched(watermarker: Watermarker) -> None:
     assert after.getchannel("A").tobytes() == half_clear().getchannel("A").tobytes()
 
 
-@pytest.mark.parametrize(
-    ("depth", "key"), [(1, 1), (2, 2), (4, 5), (8, 77)], ids=str
-)
+@pytest.mark.parametrize(("depth", "key"), [(1, 1), (2, 2), (4, 5), (8, 77)], ids=str)
 def test_grey_colour_key_of_any_depth_becomes_opacity(
     depth: int, key: int, watermarker: Watermarker
 ) -> None:
