@@ -75,7 +75,7 @@ create table workflows (
     deprecated_at timestamptz,
     primary key (name, version)
 );
-create index workflows_newest on workflows (name, published_at desc) where deprecated_at is null;
+create index workflows_newest on workflows (name, published_at desc, version desc) where deprecated_at is null;
 
 -- Frozen snapshots, stored once by their digest: most executions share their workflow's own.
 create table workflow_snapshots (

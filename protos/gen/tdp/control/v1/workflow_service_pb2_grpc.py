@@ -85,7 +85,7 @@ class WorkflowServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListWorkflows(self, request, context):
-        """ListWorkflows pages through all versions, by name, newest publication first.
+        """ListWorkflows pages through all versions, by name and version.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -28,7 +28,7 @@ class WorkflowServiceStub:
     GetWorkflow: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.GetWorkflowRequest, _workflow_service_pb2.GetWorkflowResponse]
     """GetWorkflow reads one version. NOT_FOUND."""
     ListWorkflows: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.ListWorkflowsRequest, _workflow_service_pb2.ListWorkflowsResponse]
-    """ListWorkflows pages through all versions, by name, newest publication first."""
+    """ListWorkflows pages through all versions, by name and version."""
     DeprecateWorkflow: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.DeprecateWorkflowRequest, _workflow_service_pb2.DeprecateWorkflowResponse]
     """DeprecateWorkflow keeps a version from being resolved as the newest; tasks that name it exactly
     are refused with FAILED_PRECONDITION. Repeating it changes nothing. NOT_FOUND.
@@ -64,7 +64,7 @@ class WorkflowServiceServicer:
         request: _workflow_service_pb2.ListWorkflowsRequest,
         context: _aio.ServicerContext[_workflow_service_pb2.ListWorkflowsRequest, _abc.Awaitable[_workflow_service_pb2.ListWorkflowsResponse]],
     ) -> _abc.Awaitable[_workflow_service_pb2.ListWorkflowsResponse]:
-        """ListWorkflows pages through all versions, by name, newest publication first."""
+        """ListWorkflows pages through all versions, by name and version."""
 
     def DeprecateWorkflow(
         self,
