@@ -68,9 +68,3 @@ from (
     where attempt_id = any($8::uuid[]) and status = 'REPORTED'
 ) as counted
 group by attempt_id;
-
--- name: capability_output_schema
--- purpose: reads the registered schema of a capability's output
-select output_schema
-from capability_schemas
-where capability = $1 and version = $2;

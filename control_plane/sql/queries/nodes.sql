@@ -1,16 +1,3 @@
--- name: find_idempotency_record
--- purpose: reads what an earlier call with this key answered
-select request_hash, answer
-from idempotency_records
-where principal = $1 and operation = $2 and key = $3;
-
--- name: store_idempotency_record
--- purpose: claims a key with its answer; no row comes back when another call was first
-insert into idempotency_records (principal, operation, key, request_hash, answer)
-values ($1, $2, $3, $4, $5)
-on conflict do nothing
-returning key;
-
 -- name: find_join_token
 -- purpose: finds the token of a hash, and whether it is still good
 select
@@ -223,6 +210,10 @@ returning expires_at;
 -- name: find_join_token_by_hash
 -- purpose: finds the token that has a hash
 select join_token_id from join_tokens where token_sha256 = $1;
+
+-- name: read_join_token
+-- purpose: says when a token ends
+select expires_at from join_tokens where join_token_id = $1;
 
 -- name: revoke_join_token
 -- purpose: ends a token; no row comes back for an unknown one
