@@ -8,8 +8,8 @@ facts make the rules safe, and ``docs/adr/0004-lease-rules.md`` argues them:
 * a node counts from a moment *before* the server's, and stops ``margin_s`` early;
 * everything that judges expiry (tick, sweep, Hello) first judges the lease guard.
 
-In the SQL, ``now`` stands for the database's clock (``tdp_now()``) read after the row
-``lease_guard`` was locked, and ``:ttl`` for ``LeaseFigures.lease_ttl_s`` as an interval.
+In the SQL, ``now`` stands for the database's clock (``tdp_now()``) read in the statement
+that reads ``lease_guard``, and ``:ttl`` for ``LeaseFigures.lease_ttl_s`` as an interval.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -134,7 +134,7 @@ class LeaseGuard:
 def stamp_is_due(
     guard: LeaseGuard, now_s: DatabaseSeconds, figures: LeaseFigures, *, leases_live: bool
 ) -> bool:
-    """Say whether a tick has to run for the stamp's sake alone, without a heartbeat.
+    """Say whether a tick stamps, and has to run for that alone where no heartbeat came.
 
     SQL: ``EXISTS (SELECT FROM attempts WHERE lease_expires_at IS NOT NULL)``
     ``AND abs(now - stamped_at) >= :ttl / 12``
@@ -156,7 +156,10 @@ def is_stalled(guard: LeaseGuard, now_s: DatabaseSeconds, figures: LeaseFigures)
 def judge_guard(guard: LeaseGuard, now_s: DatabaseSeconds, figures: LeaseFigures) -> LeaseGuard:
     """Return the row as a tick, a sweep or a Hello must leave it before it judges a lease.
 
-    Only a tick stamps, since only a tick shows that renewing works. A hold is never longer than
+    Only a tick stamps, since only a tick shows that renewing works. A plain read is enough; the
+    row is written only where it changes, and only if its lock is free (``FOR UPDATE SKIP LOCKED``):
+    waiting for it would let one slow commit delay every tick. Who cannot write acts upon the
+    judged row all the same. A hold is never longer than
     one TTL from now; a longer one was set by a clock that has gone back since.
 
     SQL: ``UPDATE lease_guard SET hold_until = CASE WHEN`` *stalled* ``THEN now + :ttl``
@@ -183,6 +186,8 @@ def stamp_guard(
         figures: the shared times.
         starved: whether ``is_starved`` holds for a row that this tick had to skip. Another
             replica's stamp cannot show that, so the tick that sees it sets the hold itself.
+
+    Written where ``stamp_is_due``, ``starved`` or the judging asks for it, if the lock is free.
 
     SQL: as ``judge_guard`` with ``stamped_at = now`` and *stalled* ``OR :starved``
     """
@@ -327,17 +332,22 @@ def is_starved(
     return lease_expires_at_s - now_s < figures.stall_after_s
 
 
-def may_expire(facts: LeaseFacts, guard: LeaseGuard, as_of_s: DatabaseSeconds) -> bool:
+def may_expire(
+    facts: LeaseFacts, guard: LeaseGuard, as_of_s: DatabaseSeconds, now_s: DatabaseSeconds
+) -> bool:
     """Say whether a sweep marks an attempt LOST.
 
-    ``as_of_s`` is the time at which the sweep judged the lease guard, not the time at which it
-    got the row: whatever stalls in between must not make the lease look older.
+    ``as_of_s`` is the time at which the sweep judged the lease guard, ``now_s`` the one at which it
+    has the row. The earlier counts: what stalls in between must not make the lease look older, and
+    a clock that goes back in between must not make a fresh lease look old.
 
     SQL, first statement: ``judge_guard`` returning ``now AS as_of, hold_until``; second statement,
-    if ``hold_until <= :as_of``: ``state IN (`` *non-terminal* ``) AND lease_expires_at <= :as_of``
-    ``FOR UPDATE SKIP LOCKED`` (READ COMMITTED repeats it on the locked version).
+    if ``hold_until <= :as_of``: ``state IN (`` *non-terminal* ``)``
+    ``AND lease_expires_at <= least(:as_of, now) FOR UPDATE SKIP LOCKED`` (READ COMMITTED repeats it
+    on the locked version).
     """
-    return not facts.is_terminal and is_expired(facts.lease_expires_at_s, guard, as_of_s)
+    earlier_s = min(as_of_s, now_s)
+    return not facts.is_terminal and is_expired(facts.lease_expires_at_s, guard, earlier_s)
 
 
 def bounded_expiry_s(
@@ -380,12 +390,20 @@ class NodeRow:
     """Its replica heard no heartbeat for the scheduling TTL."""
 
 
+def is_fresh(seen_at_s: DatabaseSeconds, now_s: DatabaseSeconds, limit_s: float) -> bool:
+    """Say whether a row was seen lately; one from the future was written before the clock went back.
+
+    SQL: ``seen_at BETWEEN now - :limit AND now + :limit / 12``
+    """
+    return -limit_s / 12 <= now_s - seen_at_s <= limit_s
+
+
 def node_row_is_stale(node: NodeRow, now_s: DatabaseSeconds, figures: LeaseFigures) -> bool:
     """Say whether the replica that hears a node writes its row again (twice in a TTL at most).
 
-    SQL: ``now - nodes.seen_at >= :ttl / 2``
+    SQL: ``NOT`` *fresh within* ``:ttl / 2``
     """
-    return now_s - node.seen_at_s >= figures.stall_after_s
+    return not is_fresh(node.seen_at_s, now_s, figures.lease_ttl_s / 2)
 
 
 def is_silent(last_heard_s: float, now_s: float, figures: LeaseFigures) -> bool:
@@ -401,16 +419,16 @@ def node_is_live(
 ) -> bool:
     """Say whether work may be sent to a node, as any replica can tell.
 
-    SQL: ``n.replica_id = r.id AND NOT n.is_silent AND now - r.seen_at <= :scheduling_ttl``
-    ``AND now - n.seen_at <= :ttl``
+    SQL: ``n.replica_id = r.replica_id AND n.runtime <> 'SILENT' AND`` ``r.stamped_at`` *fresh
+    within* ``:scheduling_ttl AND n.last_seen_at`` *fresh within* ``:ttl``
     """
     if node.replica_id is None or node.is_silent:
         return False
     replica_seen_at_s = replica_seen_at.get(node.replica_id)
     return (
         replica_seen_at_s is not None
-        and now_s - replica_seen_at_s <= figures.scheduling_ttl_s
-        and now_s - node.seen_at_s <= figures.lease_ttl_s
+        and is_fresh(replica_seen_at_s, now_s, figures.scheduling_ttl_s)
+        and is_fresh(node.seen_at_s, now_s, figures.lease_ttl_s)
     )
 
 

@@ -1,0 +1,1 @@
+"""Deterministic simulations of the rules that no single test can show."""
