@@ -12,6 +12,8 @@ import pytest
 
 _LAST_TURNS_S = 2.0
 
+pytest_plugins = ["tests.fixtures.servers"]
+
 # Two cores shared with servers make any deadline of one example a matter of luck; failures in CI
 # come back with the same examples.
 hypothesis.settings.register_profile(

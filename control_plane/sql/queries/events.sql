@@ -37,4 +37,4 @@ select
     application_id
 from event
 where with_callback
-order by execution_id, sequence;
+order by event.execution_id, event.sequence;

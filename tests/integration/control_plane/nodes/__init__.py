@@ -1,0 +1,1 @@
+"""Nodes against real PostgreSQL and real gRPC."""
