@@ -22,8 +22,9 @@
 -- available_at   when the row is due: to be claimed (PENDING, FAILED) or to be taken over from
 --                whoever claimed it (PUBLISHING: the claim's expiry).
 -- claim_expires_at  the same moment, shown only while a claim is held.
--- held           FAILED, but only because its destination could not be reached or is switched
---                off: releasing the destination makes the row due at once.
+-- held           waits, through no failure of its own, for its destination (unreachable or switched
+--                off) or for a failed row before it in its key: releasing the destination makes it
+--                due at once. Rows of one key have one destination.
 -- redriven       an operator drove it again after DEAD or QUARANTINED: it blocks no other row.
 create table {{table}} (
     outbox_id uuid primary key,
@@ -61,9 +62,9 @@ create index {{table}}_due on {{table}} (available_at, created_at)
 create index {{table}}_ordering on {{table}} (ordering_key, position)
     where ordering_key is not null and status <> 'PUBLISHED' and not redriven;
 
--- Probing and releasing one destination.
+-- Releasing one destination.
 create index {{table}}_held on {{table}} (destination, available_at)
-    where held and status = 'FAILED';
+    where held and status in ('PENDING', 'FAILED');
 
 -- Dead letters: counted, listed, driven again.
 create index {{table}}_dead on {{table}} (position)

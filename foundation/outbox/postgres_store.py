@@ -1,5 +1,6 @@
 """The outbox of a table in PostgreSQL; one statement and one round trip per operation."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 from uuid import UUID, uuid4
@@ -12,6 +13,8 @@ from foundation.postgres.pool import Connection, Database, Record
 # A hook in the marking transaction; it gets the marks that took effect.
 MarkHook = Callable[[Connection, Sequence[Mark]], Awaitable[None]]
 
+_DEFERRAL_INTERVAL_S: Final = 5.0
+_DEFERRED_ROWS_MAX: Final = 5_000
 _COMMON_COLUMNS: Final = frozenset(
     {
         "outbox_id", "ordering_key", "position", "destination", "payload", "status", "attempts",
@@ -42,6 +45,7 @@ class PostgresOutboxStore:
         self._policy = policy
         self._after_mark = after_mark
         self._new_claim_id = new_claim_id
+        self._next_deferral_at_s = 0.0
         self._sql = NamedSql.load(
             "foundation.outbox.sql", "postgres.sql", identifiers={"table": table}
         )
@@ -49,6 +53,7 @@ class PostgresOutboxStore:
     async def claim(self, limit: int) -> Claimed:
         """See OutboxStore."""
         policy = self._policy
+        await self._defer_followers()
         records = await self._database.fetch(
             self._sql.claim,
             limit,
@@ -77,7 +82,10 @@ class PostgresOutboxStore:
 
     async def release(self, destination: str) -> int:
         """See OutboxStore."""
-        return len(await self._database.fetch(self._sql.release, destination))
+        # Twice: the first waits for relays that now defer rows behind the held ones, and only
+        # the second can see what they deferred.
+        first = await self._database.fetch(self._sql.release, destination)
+        return len(first) + len(await self._database.fetch(self._sql.release, destination))
 
     async def redrive(self, outbox_ids: Sequence[UUID]) -> frozenset[UUID]:
         """See OutboxAdministration."""
@@ -93,6 +101,17 @@ class PostgresOutboxStore:
     async def remove_published(self, older_than_s: float, limit: int) -> int:
         """See OutboxAdministration."""
         return len(await self._database.fetch(self._sql.remove_published, older_than_s, limit))
+
+    async def _defer_followers(self) -> None:
+        """Keep claims quick where many rows wait behind failed ones, as for a dead endpoint."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s < self._next_deferral_at_s:
+            return
+        records = await self._database.fetch(
+            self._sql.defer_followers, _DEFERRED_ROWS_MAX, self._policy.dead_blocks
+        )
+        if len(records) < _DEFERRED_ROWS_MAX:
+            self._next_deferral_at_s = now_s + _DEFERRAL_INTERVAL_S
 
     async def _mark_and_tell(
         self, connection: Connection, marks: Sequence[Mark]

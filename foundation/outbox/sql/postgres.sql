@@ -1,18 +1,25 @@
 -- name: claim
 -- purpose: takes the rows that are due, so that one relay at a time publishes each of them
+-- Whether an earlier row blocks one is asked row by row, through the ordering index, and never
+-- as a join: with a backlog younger than the statistics a join reads the table once per row. Nor
+-- may the inner condition name the open states, or the planner would add the due index to it.
 with due as (
     select candidate.outbox_id
     from {{table}} as candidate
     where candidate.status in ('PENDING', 'FAILED', 'PUBLISHING')
       and candidate.available_at <= (select tdp_now())
-      and not exists (
-          select 1
-          from {{table}} as earlier
-          where earlier.ordering_key = candidate.ordering_key
-            and earlier.position < candidate.position
-            and earlier.status <> 'PUBLISHED'
-            and not earlier.redriven
-            and (earlier.status in ('PENDING', 'FAILED', 'PUBLISHING') or $5::boolean)
+      and candidate.position <= coalesce(
+          (
+              select head.position
+              from {{table}} as head
+              where head.ordering_key = candidate.ordering_key
+                and head.status <> 'PUBLISHED'
+                and not head.redriven
+                and (head.status not in ('DEAD', 'QUARANTINED') or $5::boolean)
+              order by head.position
+              limit 1
+          ),
+          candidate.position
       )
     order by candidate.available_at, candidate.created_at, candidate.position
     limit $1::integer
@@ -33,6 +40,39 @@ set status = case when claimed.claims >= $4::integer then 'QUARANTINED' else 'PU
 from due
 where claimed.outbox_id = due.outbox_id
 returning claimed.*;
+
+-- name: defer_followers
+-- purpose: takes due rows out of the way whose key waits for a failed row, until that one is due
+-- The failed row is locked and looked at again, so that a row released meanwhile defers nothing.
+with waiting as (
+    select follower.outbox_id, failed.available_at
+    from {{table}} as follower
+    cross join lateral (
+        select first.outbox_id, first.position
+        from {{table}} as first
+        where first.ordering_key = follower.ordering_key
+          and first.status <> 'PUBLISHED'
+          and not first.redriven
+          and (first.status not in ('DEAD', 'QUARANTINED') or $2::boolean)
+        order by first.position
+        limit 1
+    ) as head
+    join {{table}} as failed on failed.outbox_id = head.outbox_id
+    where follower.status in ('PENDING', 'FAILED')
+      and follower.available_at <= (select tdp_now())
+      and head.position < follower.position
+      and failed.status = 'FAILED'
+      and failed.available_at > (select tdp_now())
+    order by follower.available_at
+    limit $1::integer
+    for no key update of follower, failed skip locked
+)
+update {{table}} as deferred
+set available_at = waiting.available_at,
+    held = true
+from waiting
+where deferred.outbox_id = waiting.outbox_id
+returning deferred.outbox_id;
 
 -- name: mark
 -- purpose: records what publishing came to, where the claim is still held
@@ -61,14 +101,18 @@ from (
     select candidate.available_at
     from {{table}} as candidate
     where candidate.status in ('PENDING', 'FAILED', 'PUBLISHING')
-      and not exists (
-          select 1
-          from {{table}} as earlier
-          where earlier.ordering_key = candidate.ordering_key
-            and earlier.position < candidate.position
-            and earlier.status <> 'PUBLISHED'
-            and not earlier.redriven
-            and (earlier.status in ('PENDING', 'FAILED', 'PUBLISHING') or $1::boolean)
+      and candidate.position <= coalesce(
+          (
+              select head.position
+              from {{table}} as head
+              where head.ordering_key = candidate.ordering_key
+                and head.status <> 'PUBLISHED'
+                and not head.redriven
+                and (head.status not in ('DEAD', 'QUARANTINED') or $1::boolean)
+              order by head.position
+              limit 1
+          ),
+          candidate.position
       )
     order by candidate.available_at
     limit 1
@@ -81,7 +125,7 @@ set available_at = least(available_at, tdp_now()),
     held = false
 where destination = $1::text
   and held
-  and status = 'FAILED'
+  and status in ('PENDING', 'FAILED')
 returning outbox_id;
 
 -- name: redrive
