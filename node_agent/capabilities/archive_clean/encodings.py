@@ -47,10 +47,9 @@ _KANJI = frozenset(
 )
 _ACCENTED = frozenset("éèêëàáâäåãçíìîïñóòôöúùûüßÿÄÅÉÖÜÇÑæÆ¿¡£ªº")
 
-# How likely, against other characters of a name, a change between ASCII and CJK letters is,
-# and for Western names two accented letters in a row.
-_CJK_CHANGE = math.log(0.05)
-_ACCENTED_PAIR = math.log(0.2)
+# How likely a change between ASCII and other letters is: a word rarely mixes Latin with CJK, but
+# accented letters stand among plain ones.
+_CJK_CHANGE, _WESTERN_CHANGE = math.log(0.05), 0.0
 _SAMPLED_NAMES_MAX = 200
 
 # The old standards, GB 2312 and KS X 1001, have both bytes of a pair from here on.
@@ -61,7 +60,7 @@ _EUC_MIN = 0xA1
 class _Language:
     encoding: str
     log_likelihood: Callable[[str], float]
-    penalty: Callable[[str, str], float]
+    log_change: float
 
 
 def detect_encoding(names: Sequence[bytes]) -> str:
@@ -95,7 +94,8 @@ def _name_score(name: str, language: _Language) -> float:
     score, previous = 0.0, "/"
     for character in name:
         score += _ASCII if character.isascii() else language.log_likelihood(character)
-        score += language.penalty(previous, character)
+        if previous.isascii() != character.isascii() and (previous + character).isalpha():
+            score += language.log_change
         previous = character
     return score
 
@@ -157,18 +157,9 @@ def _pair(character: str, encoding: str) -> tuple[int, int]:
     return (encoded[0], encoded[1]) if len(encoded) > 1 else (0, encoded[0])
 
 
-def _cjk_penalty(previous: str, character: str) -> float:
-    changes = previous.isascii() != character.isascii()
-    return _CJK_CHANGE if changes and (previous.isalpha() and character.isalpha()) else 0.0
-
-
-def _western_penalty(previous: str, character: str) -> float:
-    return 0.0 if previous.isascii() or character.isascii() else _ACCENTED_PAIR
-
-
 _LANGUAGES = (
-    _Language("cp437", _western, _western_penalty),
-    _Language("cp932", _japanese, _cjk_penalty),
-    _Language("gbk", _chinese, _cjk_penalty),
-    _Language("cp949", _korean, _cjk_penalty),
+    _Language("cp437", _western, _WESTERN_CHANGE),
+    _Language("cp932", _japanese, _CJK_CHANGE),
+    _Language("gbk", _chinese, _CJK_CHANGE),
+    _Language("cp949", _korean, _CJK_CHANGE),
 )

@@ -15,6 +15,7 @@ from node_agent.capabilities.archive_clean import (
     ArchiveRefusedError,
     CleanLimits,
     RefusalReason,
+    source,
 )
 from tests.cases.builders.zip_builder import (
     BZIP2,
@@ -123,6 +124,17 @@ def test_data_behind_the_end_of_a_stream_is_refused(
     assert _reason(workshop, data) is RefusalReason.MALFORMED
 
 
+@pytest.mark.parametrize("method", [DEFLATED, BZIP2])
+def test_data_behind_a_stream_that_fills_its_chunk_is_refused(
+    method: int, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The surplus comes in a chunk of its own, which the decoder never sees."""
+    stream = deflate(_TEXT) if method == DEFLATED else bz2.compress(_TEXT)
+    monkeypatch.setattr(source, "CHUNK_BYTES", len(stream))
+    data = archive([text_entry("a", _TEXT, method=method, packed=stream + b"hidden")])
+    assert _reason(workshop, data) is RefusalReason.MALFORMED
+
+
 @pytest.mark.parametrize("method", [DEFLATED, BZIP2, LZMA])
 def test_a_stream_that_breaks_off_is_refused(method: int, workshop: Workshop) -> None:
     """Even where all declared bytes have come out, the end mark has to be there."""
@@ -209,7 +221,7 @@ def test_an_announced_descriptor_must_be_there(workshop: Workshop) -> None:
     [
         {"method": DEFLATED},
         {"crc": 1},
-        {"flags": FLAG_ENCRYPTED},
+        {"flags": FLAG_UTF8 | FLAG_ENCRYPTED},
         {"flags": 0},
         {"size": FULL_32},
     ],
@@ -219,6 +231,29 @@ def test_contradicting_local_headers_are_refused(local: dict[str, int], workshop
     entry = text_entry("é", "xyz", local=local)
     assert entry.flags == FLAG_UTF8
     assert _reason(workshop, archive([entry])) is RefusalReason.MALFORMED
+
+
+@pytest.mark.parametrize(
+    ("from_end", "value"),
+    [
+        (-22 + 10, struct.pack("<H", 5)),
+        (-22 + 16, struct.pack("<I", 0)),
+        (-42 + 4, struct.pack("<I", 1)),
+        (-42 + 8, struct.pack("<Q", 1)),
+        (-42 + 16, struct.pack("<I", 2)),
+        (-98 + 4, struct.pack("<Q", 45)),
+        (-98 + 16, struct.pack("<I", 1)),
+        (-98 + 24, struct.pack("<Q", 2)),
+    ],
+)
+def test_contradicting_zip64_end_records_are_refused(
+    from_end: int, value: bytes, workshop: Workshop
+) -> None:
+    """Counts, places, disks and lengths agree between the three end records, or nothing does."""
+    data = bytearray(archive([text_entry("a", "xyz")], zip64_end=True))
+    at = len(data) + from_end
+    data[at : at + len(value)] = value
+    assert _reason(workshop, bytes(data)) is RefusalReason.MALFORMED
 
 
 def test_a_comment_that_looks_like_an_end_record_is_refused(workshop: Workshop) -> None:

@@ -1,5 +1,7 @@
 """How a clean runs: progress, cancellation, memory, and a result that is whole or not there."""
 
+import os
+import stat
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +13,11 @@ from node_agent.capabilities.archive_clean import (
     CleanLimits,
     CleanOptions,
     clean_archive,
+    inflate,
 )
+from node_agent.capabilities.archive_clean.records import extra_blocks
 from node_agent.capabilities.archive_clean.source import ArchiveSource
-from tests.cases.builders.zip_builder import DEFLATED, archive, text_entry
+from tests.cases.builders.zip_builder import DEFLATED, archive, extra, text_entry
 from tests.unit.node_agent.archive_clean.cleaning import Workshop
 
 _MIB = 1 << 20
@@ -114,3 +118,35 @@ def test_a_source_that_shrinks_is_truncated(tmp_path: Path) -> None:
         file.write_bytes(b"01234")
         with pytest.raises(Exception, match="ends at byte 5"):
             source.read(2, 8)
+
+
+def test_output_held_back_by_the_decoder_is_fetched(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A piece can be full while all input is taken: the rest comes without more input."""
+    monkeypatch.setattr(inflate, "CHUNK_BYTES", 100)
+    sizes = range(90, 700, 3)
+    _run(workshop, archive([text_entry(f"{n}", bytes(n), method=DEFLATED) for n in sizes]))
+    assert workshop.destination.exists()
+
+
+def test_content_and_name_reach_the_disk_in_this_order(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is synced before it gets its name, and the folder after."""
+    synced: list[tuple[bool, bool]] = []
+
+    def fsync(handle: int) -> None:
+        is_folder = stat.S_ISDIR(os.fstat(handle).st_mode)
+        synced.append((is_folder, workshop.destination.exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    _run(workshop, archive([text_entry("a", "x")]))
+    assert synced == [(False, False), (True, True)]
+
+
+def test_extra_fields_are_read_leniently() -> None:
+    """The first field of an id counts; padding and a field cut short are passed over."""
+    fields = extra(1, b"first") + extra(1, b"second") + extra(2, b"") + b"\x00\x00\x09"
+    assert extra_blocks(fields) == {1: b"first", 2: b""}
+    assert extra_blocks(extra(1, b"a") + b"\x02\x00\xff\x00cut") == {1: b"a"}
