@@ -34,18 +34,20 @@ def close(work: Workspace, end: ExecutionStatus) -> tuple[AttemptStop, ...]:
     """Drop what has not started, and return the live attempts that are still to be stopped."""
     reason = StopReason.TIMEOUT if end is ExecutionStatus.TIMED_OUT else StopReason.CANCEL
     spared = None if end is ExecutionStatus.CANCELED else work.workflow.failure_step
-    stops: list[AttemptStop] = []
+    stops: list[StepRef] = []
     for instance in work.instances():
         if spared is not None and instance.ref.step_key == spared.key:
             continue
         if instance.status is StepStatus.RUNNING:
             if instance.stop_reason in (None, StopReason.DRAIN):
-                stops.append(AttemptStop(instance.ref, instance.attempt_number, reason))
+                stops.append(instance.ref)
         elif not STEP_MACHINE.is_terminal(instance.status):
             work.end(instance, StepStatus.CANCELED)
     if spared is not None:
         _advance_failure_step(work, spared)
-    return tuple(stops)
+    return tuple(
+        AttemptStop(ref, work.current(ref).attempt_number, reason) for ref in work.ordered(stops)
+    )
 
 
 def is_closed(work: Workspace) -> bool:

@@ -264,11 +264,12 @@ class _Summary:
     def _requests(self) -> tuple[RequestCreation, ...]:
         if self._end is not None and self._end.is_over:
             return ()
-        return tuple(
-            self._request(one)
+        wanting = (
+            one.ref
             for one in self._work.instances()
             if one.status is StepStatus.READY and not one.has_request
         )
+        return tuple(self._request(self._work.current(ref)) for ref in self._work.ordered(wanting))
 
     def _request(self, instance: StepFacts) -> RequestCreation:
         definition = self._work.workflow.steps[instance.ref.step_key].definition

@@ -1,6 +1,6 @@
 """The facts as they would be after what has been decided so far, and the difference to before."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -23,14 +23,15 @@ class Workspace:
         self.facts = facts
         self.now = now
         self.documents = Documents(facts, self.current)
-        self._changed: dict[StepRef, StepFacts] = {}
+        self._steps = dict(facts.steps)
+        self._changed: set[StepRef] = set()
         self._items: dict[StepKey, list[StepRef]] = {}
         for ref in sorted(facts.steps, key=lambda one: one.item_index):
             self._note_item(ref)
 
     def current(self, ref: StepRef) -> StepFacts:
         """Return the instance as it stands now; a PENDING one where there is none yet."""
-        return self._changed.get(ref) or self.facts.steps.get(ref) or StepFacts(ref)
+        return self._steps.get(ref) or StepFacts(ref)
 
     def holder(self, step: CompiledStep) -> StepFacts:
         """Return the instance of the step that has no index."""
@@ -38,28 +39,28 @@ class Workspace:
 
     def items(self, step: CompiledStep) -> list[StepFacts]:
         """Return the items of a for_each step by index."""
-        return [self.current(ref) for ref in self._items.get(step.key, ())]
+        return [self._steps[ref] for ref in self._items.get(step.key, ())]
 
-    def instances(self) -> Iterator[StepFacts]:
-        """Yield every instance there is, created ones included, in a stable order."""
-        for step in self.workflow.steps.values():
-            ref = StepRef(step.key)
-            if ref in self._changed or ref in self.facts.steps:
-                yield self.current(ref)
-            yield from self.items(step)
+    def instances(self) -> list[StepFacts]:
+        """Return every instance there is, created ones included."""
+        return list(self._steps.values())
+
+    def ordered(self, refs: Iterable[StepRef]) -> list[StepRef]:
+        """Sort by the definition's order, then by item, whatever order the facts came in."""
+        return sorted(refs, key=self._position)
 
     def ensure(self, refs: Iterable[StepRef]) -> None:
         """Create, as PENDING, those of the instances that do not exist."""
         for ref in refs:
-            if ref not in self.facts.steps and ref not in self._changed:
-                self._changed[ref] = StepFacts(ref)
+            if ref not in self._steps:
+                self._put(StepFacts(ref))
                 self._note_item(ref)
 
     def change(self, step: StepFacts, **fields: Any) -> StepFacts:
         """Change fields of the instance and return it; the status only as its machine allows."""
         changed = replace(step, **fields)
         STEP_MACHINE.path(step.status, changed.status)
-        self._changed[step.ref] = changed
+        self._put(changed)
         return changed
 
     def end(self, step: StepFacts, status: StepStatus, failure: Failure | None = None) -> None:
@@ -71,8 +72,8 @@ class Workspace:
         """Return what is to be created and what is to be changed, in the definition's order."""
         creates: list[StepChange] = []
         moves: list[StepChange] = []
-        for ref in sorted(self._changed, key=self._position):
-            before, after = self.facts.steps.get(ref), self._changed[ref]
+        for ref in self.ordered(self._changed):
+            before, after = self.facts.steps.get(ref), self._steps[ref]
             if before is None:
                 creates.append(self._change(None, after))
             elif before != after:
@@ -83,12 +84,16 @@ class Workspace:
         """Return the requests of instances that have stopped waiting for a node."""
         return tuple(
             RequestVoiding(ref, before.attempt_number)
-            for ref in sorted(self._changed, key=self._position)
+            for ref in self.ordered(self._changed)
             if (before := self.facts.steps.get(ref)) is not None
             and before.has_request
             and before.status is StepStatus.READY
-            and self._changed[ref].status is not StepStatus.READY
+            and self._steps[ref].status is not StepStatus.READY
         )
+
+    def _put(self, step: StepFacts) -> None:
+        self._steps[step.ref] = step
+        self._changed.add(step.ref)
 
     def _note_item(self, ref: StepRef) -> None:
         if ref.item_index != NO_ITEM:

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NewType, assert_never
+from typing import NamedTuple, NewType, assert_never
 
 from control_plane.core.executions.execution_state import ExecutionStatus
 
@@ -17,9 +17,11 @@ NO_ITEM = -1
 """The item index of a step without for_each, and of the step that holds its items."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class StepRef:
-    """One step instance inside its execution; items of a for_each step count from 0."""
+class StepRef(NamedTuple):
+    """One step instance inside its execution; items of a for_each step count from 0.
+
+    A tuple, since the engine looks up thousands of them and tuples hash quickly.
+    """
 
     step_key: StepKey
     item_index: int = NO_ITEM

@@ -105,6 +105,8 @@ def compile_expression(source: str, compiler: ExpressionCompiler, *, per_item: b
         raise ExpressionInvalidError(
             f"the expression has {len(bare)} characters, more than {EXPRESSION_CHARS_MAX}"
         )
+    if "\0" in bare:
+        raise ExpressionInvalidError("the expression has a NUL character in it: remove it")
     reads = references(bare)
     return Expression(compiler.compile(bare, per_item=per_item), reads)
 

@@ -20,17 +20,13 @@ def to_json(value: JsonValue) -> str:
 
     Raises ValueError for NaN and infinities, which JSON does not have.
     """
-    return json.dumps(
-        value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False
-    )
+    return _ENCODER.encode(value)
 
 
 def from_json(text: str) -> JsonValue:
     """Read JSON text with exact integers; raise DocumentInvalidError for anything else."""
     try:
-        value: JsonValue = json.loads(
-            text, parse_float=_finite, parse_constant=_no_constant, object_pairs_hook=_unique
-        )
+        value: JsonValue = _DECODER.decode(text)
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:
@@ -82,8 +78,9 @@ def _check_characters(value: JsonValue) -> None:
     pending = [value]
     while pending:
         one = pending.pop()
-        if isinstance(one, Mapping) and any("\0" in key for key in one):
-            raise DocumentInvalidError("the document has a key with a NUL character in it")
+        keys = tuple(one) if isinstance(one, Mapping) else ()
+        if any("\0" in text for text in (*keys, one) if isinstance(text, str)):
+            raise DocumentInvalidError("the document has a NUL character in a key or a text")
         pending.extend(children(one))
 
 
@@ -111,3 +108,12 @@ def _too_deep() -> DocumentInvalidError:
     return DocumentInvalidError(
         f"the document nests deeper than {DOCUMENT_DEPTH_MAX} levels: flatten it"
     )
+
+
+# Made once: making them costs as much as a small document.
+_ENCODER: Final = json.JSONEncoder(
+    ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False
+)
+_DECODER: Final = json.JSONDecoder(
+    parse_float=_finite, parse_constant=_no_constant, object_pairs_hook=_unique
+)

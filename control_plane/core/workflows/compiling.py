@@ -160,6 +160,7 @@ class _Compilation:
         self._compiler = compiler
         self._violations = violations
         self._graph = graph
+        self._keys = frozenset(step.key for step in definition.steps)
 
     def result(self) -> CompiledWorkflow:
         schema = self._schema()
@@ -231,7 +232,7 @@ class _Compilation:
 
     def _why_unreadable(self, key: str, step: StepDefinition | None) -> str:
         failure_key = self._definition.failure_step
-        if not any(one.key == key for one in self._definition.steps):
+        if key not in self._keys:
             return f"there is no step {key!r}"
         if step is not None and step.key == failure_key:
             return "a step cannot read itself" if key == failure_key else ""

@@ -16,6 +16,7 @@ from control_plane.core.expressions.values import depth_of, from_json, longest_l
         ('{"a":1,"a":1}', "'a' occurs twice"),
         ('"\\ud800"', "surrogate"),
         ('{"a\\u0000b":1}', "NUL"),
+        ('["a\\u0000b"]', "NUL"),
         ("[" * 65 + "]" * 65, "deeper than 64"),
         ("[" * 100_000, "deeper than 64"),
     ],
@@ -28,8 +29,8 @@ def test_what_is_refused(text: str, complaint: str) -> None:
 
 def test_canonical_text() -> None:
     """Keys are sorted, spaces dropped, characters kept, integers exact."""
-    text = '{"b": [1, 2.5, 9007199254740993], "a": "\\u6c34\\u5370 \\u0000"}'
-    assert to_json(from_json(text)) == '{"a":"水印 \\u0000","b":[1,2.5,9007199254740993]}'
+    text = '{"b": [1, 2.5, 9007199254740993], "a": "\\u6c34\\u5370\\n"}'
+    assert to_json(from_json(text)) == '{"a":"水印\\n","b":[1,2.5,9007199254740993]}'
 
 
 def test_measures_of_a_document() -> None:
