@@ -166,7 +166,8 @@ class MemoryOutboxStore:
     def _claimed(self, one: StoredRow, claim_id: UUID) -> StoredRow:
         if one.row.claims >= self._policy.claims_max:
             row = replace(one.row, claim_id=claim_id)
-            error = f"claimed {row.claims} times without an answer; last error: {one.last_error}"
+            before = one.last_error or "none"
+            error = f"claimed {row.claims} times without an answer; last error: {before}"
             taken = replace(one, row=row, status=OutboxStatus.QUARANTINED, last_error=error)
         else:
             row = replace(one.row, claims=one.row.claims + 1, claim_id=claim_id)
