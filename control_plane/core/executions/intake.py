@@ -297,7 +297,7 @@ def _violations(request: CreateTask) -> list[FieldViolation]:
             1 <= len(key) <= LABEL_CHARS_MAX and len(value) <= LABEL_CHARS_MAX
             for key, value in request.labels.items()
         ),
-        description=f"send at most {LABEL_COUNT_MAX}, of up to {LABEL_CHARS_MAX} characters each side",
+        description=f"send at most {LABEL_COUNT_MAX}, {LABEL_CHARS_MAX} characters a side",
     )
     for field in ("name", "external_ref", "workflow_name", "workflow_version", "traceparent"):
         check(

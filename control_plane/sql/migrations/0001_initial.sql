@@ -583,6 +583,38 @@ create index artifact_commits_dead on artifact_commits (position)
 create index artifact_commits_published on artifact_commits (published_at)
     where status = 'PUBLISHED';
 
+---------------------------------------------------------------------------------------------
+-- What is shown: one place for the columns that every list and look-up has
+---------------------------------------------------------------------------------------------
+
+create view shown_executions as
+select
+    execution.execution_id, execution.task_id, execution.application_id, execution.run,
+    execution.status, coalesce(execution.closing_as, '') as closing_as,
+    execution.progress_percent, execution.version, execution.last_sequence, execution.paused,
+    coalesce(execution.output, '') as output, coalesce(execution.failure, '') as failure,
+    execution.created_at, execution.started_at, execution.completed_at,
+    case
+        when execution.completed_at is not null then ''
+        when execution.quarantined_at is not null then
+            'Set aside after ' || execution.advance_failures || ' failed advances: '
+            || coalesce(execution.advance_error, '')
+        when execution.paused then 'Paused by an operator: resume it.'
+        else coalesce((
+            select 'Step ' || request.step_key || ' waits for a node since '
+                || to_char(request.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
+                || ' UTC: ' || request.reasons
+            from scheduling_requests as request
+            where
+                request.execution_id = execution.execution_id
+                and request.status in ('PENDING', 'CLAIMED')
+                and request.reasons is not null
+            order by request.created_at
+            limit 1
+        ), '')
+    end as waiting_for
+from executions as execution;
+
 -- migrate:down
 
 -- Nothing goes down: a database is restored from its backup, not unmade.

@@ -1,0 +1,249 @@
+"""TaskService: translates between the contract and the use cases of executions."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import grpc.aio
+from google.protobuf.message import Message
+
+from control_plane.adapters.inbound import task_messages as messages
+from control_plane.adapters.inbound.messages import outcome
+from control_plane.core.executions.control import TaskControl
+from control_plane.core.executions.filters import parse_filter
+from control_plane.core.executions.intake import CreateTask, TaskIntake
+from control_plane.core.executions.queries import ExecutionQueries, owner_of_view
+from control_plane.core.executions.watching import WatchHub, watch
+from control_plane.core.paging import page_position, page_size, page_token
+from foundation.errors import InvalidArgumentError, UnimplementedError
+from foundation.ids import parse_id
+from foundation.principals import PrincipalKind, current_principal
+from tdp.control.v1 import task_service_pb2 as pb
+from tdp.control.v1 import task_service_pb2_grpc as pb_grpc
+
+Context = grpc.aio.ServicerContext[Any, Any]
+PAGE_BYTES_MAX: Final = 1024 * 1024
+_PARTS_DEFAULT: Final = 200
+ViewT = TypeVar("ViewT")
+MessageT = TypeVar("MessageT", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskUseCases:
+    """What TaskService stands on."""
+
+    intake: TaskIntake
+    queries: ExecutionQueries
+    control: TaskControl
+    hub: WatchHub
+
+
+class TaskServicer(pb_grpc.TaskServiceServicer):
+    """Serves tdp.control.v1.TaskService; RPCs that are not here answer UNIMPLEMENTED."""
+
+    def __init__(self, use_cases: TaskUseCases) -> None:
+        self._intake = use_cases.intake
+        self._queries = use_cases.queries
+        self._control = use_cases.control
+        self._hub = use_cases.hub
+
+    async def CreateTask(
+        self, request: pb.CreateTaskRequest, context: Context
+    ) -> pb.CreateTaskResponse:
+        accepted = await self._intake.create(
+            current_principal(),
+            CreateTask(
+                idempotency_key=request.idempotency_key,
+                application_id=request.application_id,
+                name=request.name,
+                external_ref=request.external_ref,
+                workflow_name=request.workflow_name,
+                workflow_version=request.workflow_version,
+                input_json=request.input_json,
+                priority=request.priority,
+                callback_url=request.callback_url,
+                step_constraints_json=request.step_constraints_json,
+                labels=dict(request.labels),
+                traceparent=request.traceparent,
+            ),
+        )
+        return pb.CreateTaskResponse(
+            task_id=accepted.task_id,
+            execution_id=accepted.execution_id,
+            workflow_version=accepted.workflow_version,
+            outcome=outcome(created=accepted.created),
+        )
+
+    async def GetTask(self, request: pb.GetTaskRequest, context: Context) -> pb.GetTaskResponse:
+        task = await self._queries.task(current_principal(), request.task_id)
+        return pb.GetTaskResponse(task=messages.task(task))
+
+    async def ListTasks(
+        self, request: pb.ListTasksRequest, context: Context
+    ) -> pb.ListTasksResponse:
+        owner = owner_of_view(current_principal())
+        if request.application_id and current_principal().kind is PrincipalKind.OPERATOR:
+            owner = parse_id(request.application_id, "application_id")
+        scope = f"tasks:{owner}:{request.filter}"
+        position = page_position(request.page_token, scope, str)
+        before = None if position is None else str(position[0])
+        size = page_size(request.page_size)
+        wanted = parse_filter(request.filter)
+        found = await self._queries.reader.tasks(owner, wanted, before, size + 1)
+        page, last = _page(found, size, messages.task)
+        return pb.ListTasksResponse(
+            tasks=page, next_page_token=_next(scope, *(one.task_id for one in last))
+        )
+
+    async def CancelTask(
+        self, request: pb.CancelTaskRequest, context: Context
+    ) -> pb.CancelTaskResponse:
+        execution, created = await self._control.cancel(
+            current_principal(),
+            request.idempotency_key,
+            request.task_id,
+            request.run,
+            request.reason,
+        )
+        return pb.CancelTaskResponse(
+            execution=messages.execution(execution), outcome=outcome(created=created)
+        )
+
+    async def RerunTask(
+        self, request: pb.RerunTaskRequest, context: Context
+    ) -> pb.RerunTaskResponse:
+        if request.mode == pb.RERUN_MODE_UNSPECIFIED:
+            raise InvalidArgumentError.of_field("mode", "is not given: name a rerun mode")
+        if request.mode != pb.RERUN_MODE_FROM_SCRATCH:
+            raise UnimplementedError(
+                f"{pb.RerunMode.Name(request.mode)} is not offered yet: use RERUN_MODE_FROM_SCRATCH"
+            )
+        execution, created = await self._control.rerun(
+            current_principal(),
+            request.idempotency_key,
+            request.task_id,
+            request.run,
+            request.reason,
+        )
+        return pb.RerunTaskResponse(
+            execution=messages.execution(execution), outcome=outcome(created=created)
+        )
+
+    async def GetExecution(
+        self, request: pb.GetExecutionRequest, context: Context
+    ) -> pb.GetExecutionResponse:
+        execution = await self._queries.execution(current_principal(), request.execution_id)
+        return pb.GetExecutionResponse(execution=messages.execution(execution))
+
+    async def ListExecutions(
+        self, request: pb.ListExecutionsRequest, context: Context
+    ) -> pb.ListExecutionsResponse:
+        task = await self._queries.task(current_principal(), request.task_id)
+        scope = f"executions:{task.task_id}"
+        position = page_position(request.page_token, scope, int)
+        before = None if position is None else int(position[0])
+        size = page_size(request.page_size)
+        found = await self._queries.reader.executions_of(task.task_id, before, size + 1)
+        page, last = _page(found, size, messages.execution)
+        return pb.ListExecutionsResponse(
+            executions=page, next_page_token=_next(scope, *(one.run for one in last))
+        )
+
+    async def WatchExecution(
+        self, request: pb.WatchExecutionRequest, context: Context
+    ) -> AsyncIterator[pb.WatchExecutionResponse]:
+        async for event, execution in watch(
+            self._hub,
+            self._queries,
+            current_principal(),
+            request.execution_id,
+            request.after_sequence,
+        ):
+            yield pb.WatchExecutionResponse(
+                event=messages.event(event), execution=messages.execution(execution)
+            )
+
+    async def ListExecutionEvents(
+        self, request: pb.ListExecutionEventsRequest, context: Context
+    ) -> pb.ListExecutionEventsResponse:
+        execution = await self._queries.execution(current_principal(), request.execution_id)
+        if request.after_sequence < 0:
+            raise InvalidArgumentError.of_field("after_sequence", "is negative: send 0 or more")
+        size = page_size(request.page_size, _PARTS_DEFAULT)
+        found = await self._queries.reader.events(
+            execution.execution_id, request.after_sequence, size
+        )
+        page, _ = _page(found, size, messages.event)
+        return pb.ListExecutionEventsResponse(events=page, last_sequence=execution.last_sequence)
+
+    async def ListSteps(
+        self, request: pb.ListStepsRequest, context: Context
+    ) -> pb.ListStepsResponse:
+        execution = await self._queries.execution(current_principal(), request.execution_id)
+        scope = f"steps:{execution.execution_id}"
+        position = page_position(request.page_token, scope, int, int)
+        after = None if position is None else (int(position[0]), int(position[1]))
+        size = page_size(request.page_size, _PARTS_DEFAULT)
+        found = await self._queries.reader.steps(execution.execution_id, after, size + 1)
+        page, last = _page(found, size, messages.step)
+        return pb.ListStepsResponse(
+            steps=page,
+            next_page_token=_next(scope, *((one.position, one.item_index) for one in last)),
+        )
+
+    async def ListAttempts(
+        self, request: pb.ListAttemptsRequest, context: Context
+    ) -> pb.ListAttemptsResponse:
+        execution = await self._queries.execution(current_principal(), request.execution_id)
+        scope = f"attempts:{execution.execution_id}:{request.step_key}"
+        position = page_position(request.page_token, scope, str)
+        after = None if position is None else str(position[0])
+        size = page_size(request.page_size, _PARTS_DEFAULT)
+        found = await self._queries.reader.attempts(
+            execution.execution_id, request.step_key, after, size + 1
+        )
+        page, last = _page(found, size, messages.attempt)
+        return pb.ListAttemptsResponse(
+            attempts=page, next_page_token=_next(scope, *(one.attempt_id for one in last))
+        )
+
+    async def ListTimeline(
+        self, request: pb.ListTimelineRequest, context: Context
+    ) -> pb.ListTimelineResponse:
+        execution = await self._queries.execution(current_principal(), request.execution_id)
+        scope = f"timeline:{execution.execution_id}"
+        position = page_position(request.page_token, scope, int)
+        after = 0 if position is None else int(position[0])
+        size = page_size(request.page_size, _PARTS_DEFAULT)
+        found = await self._queries.reader.timeline(execution.execution_id, after, size + 1)
+        page, last = _page(found, size, messages.timeline_entry)
+        return pb.ListTimelineResponse(
+            entries=page, next_page_token=_next(scope, *(one.entry_id for one in last))
+        )
+
+
+def _page(
+    found: Sequence[ViewT], size: int, to_message: Callable[[ViewT], MessageT]
+) -> tuple[list[MessageT], list[ViewT]]:
+    """Translate up to `size` views within the bytes of a page.
+
+    Returns the messages, and, if there are more, the last view in them (else nothing).
+    """
+    page: list[MessageT] = []
+    page_bytes = 0
+    for view in found[:size]:
+        message = to_message(view)
+        page_bytes += message.ByteSize()
+        if page and page_bytes > PAGE_BYTES_MAX:
+            break
+        page.append(message)
+    more = len(found) > len(page)
+    return page, [found[len(page) - 1]] if more else []
+
+
+def _next(scope: str, *last: str | int | tuple[int, int]) -> str:
+    """Return the token that goes on after the last item; empty where there is none."""
+    if not last:
+        return ""
+    (position,) = last
+    return page_token(scope, *(position if isinstance(position, tuple) else (position,)))

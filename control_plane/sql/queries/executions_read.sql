@@ -1,0 +1,105 @@
+-- name: read_task
+-- purpose: reads one task with its current execution
+select
+    task.name, task.external_ref, task.workflow_name, task.workflow_version, task.priority,
+    task.input, task.callback_url, task.labels::text as labels,
+    task.created_at as task_created_at, execution.*
+from tasks as task
+inner join shown_executions as execution on execution.execution_id = task.current_execution_id
+where task.task_id = $1 and ($2::uuid is null or task.application_id = $2);
+
+-- name: list_tasks
+-- purpose: reads a page of an application's tasks, or of all, newest first
+select
+    task.name, task.external_ref, task.workflow_name, task.workflow_version, task.priority,
+    task.input, task.callback_url, task.labels::text as labels,
+    task.created_at as task_created_at, execution.*
+from tasks as task
+inner join shown_executions as execution on execution.execution_id = task.current_execution_id
+where
+    ($1::uuid is null or task.application_id = $1)
+    and ($2::uuid is null or task.task_id < $2)
+    and ($3::text is null or execution.status = $3)
+    and ($4::text is null or task.workflow_name = $4)
+    and ($5::text is null or task.external_ref = $5)
+    and task.labels @> $6::jsonb
+order by task.task_id desc
+limit $7;
+
+-- name: read_execution
+-- purpose: reads one execution
+select *
+from shown_executions
+where execution_id = $1 and ($2::uuid is null or application_id = $2);
+
+-- name: list_executions
+-- purpose: reads a page of a task's executions, newest run first
+select *
+from shown_executions
+where task_id = $1 and ($2::integer is null or run < $2)
+order by run desc
+limit $3;
+
+-- name: list_events
+-- purpose: reads the events of an execution after a sequence
+select
+    event_id, execution_id, sequence, type, status, progress_percent, envelope, occurred_at
+from execution_events
+where execution_id = $1 and sequence > $2
+order by sequence
+limit $3;
+
+-- name: list_steps
+-- purpose: reads a page of an execution's steps in definition order
+select
+    step.execution_id, step.step_key, step.item_index, step.position, step.status,
+    step.attempt_number, step.progress_percent, step.capability, step.capability_version,
+    coalesce(step.input, '') as input, coalesce(step.output, '') as output,
+    coalesce(step.failure, '') as failure, step.ready_at, step.started_at, step.completed_at,
+    case
+        when step.status <> 'READY' then ''
+        when step.not_before > tdp_now() then
+            'Waits for its next attempt at '
+            || to_char(step.not_before at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC.'
+        else coalesce(
+            'Waits for a node since '
+            || to_char(request.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
+            || ' UTC: ' || request.reasons, ''
+        )
+    end as waiting_for
+from steps as step
+left join scheduling_requests as request
+    on
+        request.execution_id = step.execution_id
+        and request.step_key = step.step_key
+        and request.item_index = step.item_index
+        and request.attempt_number = step.attempt_number + 1
+where
+    step.execution_id = $1
+    and ($2::integer is null or (step.position, step.item_index) > ($2, $3))
+order by step.position, step.item_index
+limit $4;
+
+-- name: list_attempts
+-- purpose: reads a page of an execution's attempts, oldest first
+select
+    attempt_id, execution_id, step_key, item_index, number, node_id, lease_version, status,
+    progress_percent, coalesce(stop_reason, '') as stop_reason, coalesce(failure, '') as failure,
+    coalesce(usage, '') as usage, lease_expires_at, dispatched_at, accepted_at, completed_at
+from attempts
+where
+    execution_id = $1
+    and ($2 = '' or step_key = $2)
+    and ($3::uuid is null or attempt_id > $3)
+order by attempt_id
+limit $4;
+
+-- name: list_timeline
+-- purpose: reads a page of an execution's timeline, oldest first
+select
+    entry_id, execution_id, step_key, item_index, coalesce(attempt_id::text, '') as attempt_id,
+    type, actor, detail, occurred_at
+from timeline
+where execution_id = $1 and entry_id > $2
+order by entry_id
+limit $3;
