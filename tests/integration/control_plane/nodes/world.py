@@ -227,8 +227,8 @@ class World:
             await connection.execute(
                 "insert into attempts (attempt_id, execution_id, step_key, item_index, number,"
                 " task_id, application_id, node_id, lease_version, lease_expires_at, status,"
-                " run_deadline_at, reserved_cpu_millis) select $1, $2, $3, -1, $4, task_id,"
-                " application_id, $5, $4, tdp_now() + $6, 'DISPATCHED', tdp_now() + $7, 100"
+                " run_deadline_at, reserved_cpu_millis) select $1, $2, $3, -1, $4::integer, task_id,"
+                " application_id, $5, $4::integer, tdp_now() + $6, 'DISPATCHED', tdp_now() + $7, 100"
                 " from executions where execution_id = $2",
                 attempt.attempt_id,
                 execution_id,
