@@ -22,6 +22,7 @@ DETAILS_KEY: Final = "grpc-status-details-bin"
 # twice, percent-encoded once; the details travel in base64.
 _MESSAGE_BYTES_MAX = 512
 _DETAILS_BYTES_MAX = 3_072
+_INFO_BYTES_MAX = 1_024
 _DESCRIPTION_CHARS_MAX = 256
 _RETRYABLE_KEY = "retryable"
 
@@ -98,15 +99,7 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> TdpError:
 
 
 def _details(error: TdpError) -> Iterator[Message]:
-    retryable = "true" if error.retryable else "false"
-    yield error_details_pb2.ErrorInfo(
-        reason=error.reason,
-        domain=ERROR_DOMAIN,
-        metadata={
-            **{key: value[:_DESCRIPTION_CHARS_MAX] for key, value in error.metadata.items()},
-            _RETRYABLE_KEY: retryable,
-        },
-    )
+    yield _error_info(error)
     if error.retry_delay_s is not None:
         delay = Duration()
         delay.FromNanoseconds(int(error.retry_delay_s * 1e9))
@@ -115,6 +108,19 @@ def _details(error: TdpError) -> Iterator[Message]:
         yield _bad_request(error.field_violations)
     if error.precondition_violations:
         yield _precondition_failure(error.precondition_violations)
+
+
+def _error_info(error: TdpError) -> error_details_pb2.ErrorInfo:
+    info = error_details_pb2.ErrorInfo(
+        reason=error.reason,
+        domain=ERROR_DOMAIN,
+        metadata={_RETRYABLE_KEY: "true" if error.retryable else "false"},
+    )
+    for key, value in error.metadata.items():
+        # What does not fit is left out, so that reason and domain always travel.
+        if info.ByteSize() + len(key) + len(value.encode("utf-8", "replace")) < _INFO_BYTES_MAX:
+            info.metadata[key] = value
+    return info
 
 
 def _bad_request(violations: Sequence[FieldViolation]) -> error_details_pb2.BadRequest:

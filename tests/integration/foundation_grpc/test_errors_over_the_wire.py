@@ -218,6 +218,22 @@ def test_huge_errors_are_cut_to_fit_into_trailers() -> None:
     assert rebuilt(error).message.endswith("…")
 
 
+def test_an_overfull_error_keeps_its_reason_and_small_facts() -> None:
+    """When everything is too much, ErrorInfo still travels, with the metadata that fits."""
+    preconditions = [PreconditionViolation("T", "界" * 200, "界" * 200)] * 9
+    error = FailedPreconditionError(
+        "no",
+        reason="TOO_MUCH",
+        metadata={"small": "1"} | {f"large{n}": "界" * 200 for n in range(50)},
+        field_violations=[FieldViolation("f", "界" * 250)] * 9,
+        precondition_violations=preconditions,
+        retry_delay_s=2.0,
+    )
+    assert to_status(error).ByteSize() < 3_500
+    back = rebuilt(error)
+    assert (back.reason, back.metadata["small"], back.retry_delay_s) == ("TOO_MUCH", "1", 2.0)
+
+
 def test_a_foreign_status_has_its_kinds_own_reason() -> None:
     """Without details, or with rubbish in them, the code decides."""
     rubbish = grpc.aio.Metadata(("grpc-status-details-bin", b"\xff\xff\xff"))

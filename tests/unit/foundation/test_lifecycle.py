@@ -30,6 +30,7 @@ class Recorded:
         self._misbehaviour = misbehaviour
         self._stopping = asyncio.Event()
         self.entered = asyncio.Event()
+        self.may_stop = asyncio.Event()
 
     async def start(self) -> None:
         """Start, fail to, or hang."""
@@ -61,6 +62,8 @@ class Recorded:
             raise OSError(f"{self.name} cannot flush")
         if self._misbehaviour == "hangs in stop":
             await asyncio.Event().wait()
+        if self._misbehaviour == "flushes slowly":
+            await self.may_stop.wait()
         self._stopping.set()
 
 
@@ -151,20 +154,25 @@ async def test_a_failing_stop_is_raised_after_the_others_stopped() -> None:
 
 
 async def test_cancellation_still_stops_in_order() -> None:
-    """When the supervisor is cancelled, twice even, the services get their ordered stop."""
+    """A supervisor that is cancelled, twice even, returns only when the last write is done."""
     events: list[str] = []
     ready = asyncio.Event()
+    services = trio(events, "flushes slowly")
     task = asyncio.create_task(
-        run_services(trio(events, ""), StopRequest(), Supervision(on_ready=ready.set)),
-        name="supervised",
+        run_services(services, StopRequest(), Supervision(on_ready=ready.set)), name="supervised"
     )
     await ready.wait()
-    task.cancel()
-    await asyncio.sleep(0)
-    task.cancel()
+    for _ in range(2):
+        task.cancel()
+        for _ in range(10):
+            await asyncio.sleep(0)
+    assert not task.done()
+    assert "ended b" not in events
+    services[1].may_stop.set()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert [one for one in events if one.startswith("stop ")] == ["stop c", "stop b", "stop a"]
+    assert "ended b" in events
 
 
 async def test_ready_waits_for_its_gate() -> None:
