@@ -1,0 +1,1 @@
+"""Running attempts: what the core orders, and what a host of capabilities answers."""
