@@ -101,7 +101,7 @@ create table tasks (
     created_at timestamptz not null default tdp_now()
 );
 create index tasks_newest on tasks (application_id, task_id desc);
-create index tasks_external_ref on tasks (application_id, external_ref, task_id desc) where external_ref <> '';
+create index tasks_external_ref on tasks (external_ref, task_id desc) where external_ref <> '';
 
 create table executions (
     execution_id uuid primary key,

@@ -1,0 +1,74 @@
+"""SystemService: what the server is, and the ladder of evidence."""
+
+from typing import Any, Final
+
+import grpc.aio
+
+from control_plane.adapters.inbound.messages import timestamp
+from control_plane.core.evidence.application import Evidence, Subject, bundle_json
+from control_plane.core.evidence.domain import Disturbance, Rung
+from foundation.principals import Scope, current_principal
+from tdp.control.v1 import system_service_pb2 as pb
+from tdp.control.v1 import system_service_pb2_grpc as pb_grpc
+
+Context = grpc.aio.ServicerContext[Any, Any]
+PROTOCOL_VERSION: Final = 1
+
+
+class SystemServicer(pb_grpc.SystemServiceServicer):
+    """Serves tdp.control.v1.SystemService; GetConservation answers UNIMPLEMENTED."""
+
+    def __init__(self, evidence: Evidence, version: str, replica_id: str) -> None:
+        self._evidence = evidence
+        self._version = version
+        self._replica_id = replica_id
+
+    async def GetServerInfo(
+        self, request: pb.GetServerInfoRequest, context: Context
+    ) -> pb.GetServerInfoResponse:
+        current_principal().require_scope(Scope.READ)
+        return pb.GetServerInfoResponse(
+            version=self._version,
+            protocol_version_min=PROTOCOL_VERSION,
+            protocol_version_max=PROTOCOL_VERSION,
+            features=["evidence", "watch"],
+            replica_id=self._replica_id,
+            database_time=timestamp(await self._evidence.database_time()),
+        )
+
+    async def GetEvidence(
+        self, request: pb.GetEvidenceRequest, context: Context
+    ) -> pb.GetEvidenceResponse:
+        subject = Subject(request.task_id, request.execution_id, request.external_ref)
+        ladder = await self._evidence.ladder(current_principal(), subject)
+        return pb.GetEvidenceResponse(
+            task_id=ladder.task_id,
+            execution_id=ladder.execution_id,
+            rungs=[_rung(one) for one in ladder.rungs],
+            verdict=ladder.verdict,
+            bundle_json=bundle_json(ladder),
+        )
+
+
+def _rung(rung: Rung) -> pb.EvidenceRung:
+    return pb.EvidenceRung(
+        hop=rung.hop,
+        title=rung.title,
+        state=pb.RungState.Value(f"RUNG_STATE_{rung.state}"),
+        identity=rung.identity,
+        store=rung.store,
+        location=rung.location,
+        record=rung.record,
+        durable_time=timestamp(rung.durable_at),
+        actor=rung.actor,
+        summary=rung.summary,
+        disturbances=[_disturbance(one) for one in rung.disturbances],
+    )
+
+
+def _disturbance(disturbance: Disturbance) -> pb.Disturbance:
+    return pb.Disturbance(
+        kind=disturbance.kind,
+        description=disturbance.description,
+        occur_time=timestamp(disturbance.occurred_at),
+    )
