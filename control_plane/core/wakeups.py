@@ -19,6 +19,11 @@ class IdHints:
         self._ids: dict[str, None] = {}
         self._wakeup = Wakeup()
 
+    @property
+    def wakeup(self) -> Wakeup:
+        """The flag behind the hints, for a loop that waits for it and then takes."""
+        return self._wakeup
+
     def add(self, ids: Iterable[str]) -> None:
         """Hint these ids; the order of first mention is kept."""
         before = len(self._ids)
