@@ -115,7 +115,8 @@ def _gather(work: Workspace, step: CompiledStep, holder: StepFacts) -> None:
 
 
 def _output(item: StepFacts) -> str:
-    return (item.output_json or "null") if item.status is StepStatus.SUCCEEDED else "null"
+    # Only a success has an output: skipped and failed items count as null.
+    return item.output_json or "null"
 
 
 def _item_failure(item: StepFacts) -> Failure:

@@ -91,13 +91,12 @@ class ExecutionState:
         return state
 
     def _entered(self, status: ExecutionStatus, now: datetime) -> "ExecutionState":
-        first_run = status is ExecutionStatus.RUNNING and self.started_at is None
         return replace(
             self,
             status=status,
             version=self.version + 1,
             progress=PROGRESS_MAX if status is ExecutionStatus.SUCCEEDED else self.progress,
-            started_at=now if first_run else self.started_at,
+            started_at=now if status is ExecutionStatus.RUNNING else self.started_at,
             completed_at=now if EXECUTION_MACHINE.is_terminal(status) else self.completed_at,
         )
 

@@ -84,6 +84,12 @@ def _resources(**amounts: int) -> Requirement:
             ReasonCode.RESOURCES_TAKEN,
             "needs 500 of CPU .* 400 of 1000 are free",
         ),
+        (
+            replace(NODE, reserved=Resources(cpu_millis=1)),
+            _resources(cpu_millis=1_000),
+            ReasonCode.RESOURCES_TAKEN,
+            "needs 1000 of CPU .* 999 of 1000 are free",
+        ),
     ],
 )
 def test_each_filter_has_its_reason(

@@ -246,6 +246,14 @@ def test_a_chain_of_a_thousand_steps_is_checked_quickly() -> None:
     assert time.perf_counter() - started_s < 10
 
 
+def test_ancestors_are_known_through_others() -> None:
+    """A step may read what its dependencies waited for, but not what stands beside them."""
+    steps = [_step("a"), _step("b", "a"), _step("x"), _step("c", "b")]
+    _check(_definition(*steps, _step("d", "c", input="${steps.a.output}")))
+    complaints = _complaints(_definition(*steps, _step("d", "c", input="${steps.x.output}")))
+    assert "step 'd' does not wait for 'x'" in complaints
+
+
 def test_a_cycle_of_a_thousand_steps_is_found() -> None:
     """The longest possible cycle is named too."""
     steps = [_step(f"s{n}", f"s{(n + 1) % 1_000}") for n in range(1_000)]
