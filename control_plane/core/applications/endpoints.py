@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+from control_plane.core.applications.addresses import is_public
 from control_plane.core.errors import ControlPlaneError
 from foundation.errors import InvalidArgumentError
 
@@ -69,7 +70,7 @@ def _is_private(host: str) -> bool:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
-    return not address.is_global or address.is_multicast
+    return not is_public(str(address))
 
 
 def _refused(field: str, url: str, why: str) -> EndpointRefusedError:

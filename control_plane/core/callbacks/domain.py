@@ -1,0 +1,48 @@
+"""Where a callback goes, and what an endpoint's answer means for the delivery."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from foundation.outbox.model import Dead, Delivered, Held, Outcome, Retry
+
+GONE: Final = 410
+TOO_MANY_REQUESTS: Final = 429
+UNAVAILABLE: Final = 503
+RETRY_AFTER_S_MAX: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackTarget:
+    """The endpoint of one task and its application's signing secret; never logged."""
+
+    application_id: str
+    url: str
+    secret: bytes = field(repr=False)
+    disabled: bool
+
+
+def outcome_of_status(status: int, retry_after: str | None, url_shown: str) -> Outcome:
+    """Return what an HTTP answer means: 2xx stored, 410 disables, the rest is tried again.
+
+    Redirects are not followed. Only 429 and 503 are believed about when to try again.
+    """
+    if 200 <= status < 300:  # noqa: PLR2004 - the class of an HTTP status
+        return Delivered()
+    error = f"{url_shown} answered {status}"
+    if status == GONE:
+        return Held(f"{error}: the endpoint is gone, set it again to enable it")
+    if status in (TOO_MANY_REQUESTS, UNAVAILABLE):
+        return Retry(error, retry_after_s=_retry_after_s(retry_after))
+    return Retry(error)
+
+
+def no_target() -> Outcome:
+    """Return the outcome for a delivery whose application has no secret to sign with."""
+    return Dead("the application has no callback secret: set its callback endpoint")
+
+
+def _retry_after_s(text: str | None) -> float | None:
+    """Return the seconds of a Retry-After header in its numeric form, bounded to a day."""
+    if text is None or not text.strip().isdigit():
+        return None
+    return min(float(text.strip()), RETRY_AFTER_S_MAX)
