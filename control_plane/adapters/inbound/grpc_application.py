@@ -1,18 +1,14 @@
 """ApplicationService: translates between the contract and the use cases of applications."""
 
-from typing import Any
-
-import grpc.aio
-
 from control_plane.adapters.inbound.messages import moment, outcome, timestamp
 from control_plane.core.applications.application import Applications, EndpointChange
 from control_plane.core.applications.domain import Application
 from control_plane.core.paging import page_position, page_size, page_token
+from foundation.grpc.context import ServicerContext as Context
 from foundation.principals import current_principal
 from tdp.control.v1 import application_service_pb2 as pb
 from tdp.control.v1 import application_service_pb2_grpc as pb_grpc
 
-Context = grpc.aio.ServicerContext[Any, Any]
 _SCOPES = {
     pb.API_KEY_SCOPE_ADMIN: "admin",
     pb.API_KEY_SCOPE_SUBMIT: "submit",

@@ -2,9 +2,8 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-import grpc.aio
 from google.protobuf.message import Message
 
 from control_plane.adapters.inbound import task_messages as messages
@@ -16,12 +15,12 @@ from control_plane.core.executions.queries import ExecutionQueries, owner_of_vie
 from control_plane.core.executions.watching import WatchHub, watch
 from control_plane.core.paging import page_position, page_size, page_token
 from foundation.errors import InvalidArgumentError, UnimplementedError
+from foundation.grpc.context import ServicerContext as Context
 from foundation.ids import parse_id
 from foundation.principals import PrincipalKind, current_principal
 from tdp.control.v1 import task_service_pb2 as pb
 from tdp.control.v1 import task_service_pb2_grpc as pb_grpc
 
-Context = grpc.aio.ServicerContext[Any, Any]
 PAGE_BYTES_MAX: Final = 1024 * 1024
 _PARTS_DEFAULT: Final = 200
 ViewT = TypeVar("ViewT")

@@ -1,18 +1,13 @@
 """WorkflowService: translates between the contract and the use cases of workflows."""
 
-from typing import Any
-
-import grpc.aio
-
 from control_plane.adapters.inbound.messages import timestamp
 from control_plane.core.paging import page_position, page_size, page_token
 from control_plane.core.workflows.application import Workflows
 from control_plane.core.workflows.ports import PublishedWorkflow
+from foundation.grpc.context import ServicerContext as Context
 from foundation.principals import current_principal
 from tdp.control.v1 import workflow_service_pb2 as pb
 from tdp.control.v1 import workflow_service_pb2_grpc as pb_grpc
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class WorkflowServicer(pb_grpc.WorkflowServiceServicer):
