@@ -1,0 +1,1 @@
+"""The gateway's database: migrations, and named queries."""
