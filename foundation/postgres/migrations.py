@@ -103,9 +103,14 @@ class Migrations:
                 await process.wait()
         output = output_bytes.decode(errors="replace")
         if process.returncode != 0:
-            text = _URL_PASSWORD.sub(r"\1:***@", output.strip())[-_OUTPUT_LENGTH_MAX:]
+            text = without_passwords(output.strip())[-_OUTPUT_LENGTH_MAX:]
             raise MigrationError(f"dbmate {arguments[-1]} on {self.folder} failed: {text}")
         return output
+
+
+def without_passwords(text: str) -> str:
+    """The text with the password of every URL in it replaced."""
+    return _URL_PASSWORD.sub(r"\1:***@", text)
 
 
 def _dbmate_program() -> str:

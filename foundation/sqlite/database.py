@@ -77,12 +77,8 @@ class LocalDatabase:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        try:
-            await connection.close()
-        except sqlite3.Error as error:
-            _join(connection)
-            raise self._typed(error) from error
-        # When cancelled, the thread has its order to end and is not waited for.
+        # When cancelled or failing, the thread has its order to end and is not waited for.
+        await connection.close()
         _join(connection)
 
     async def __aenter__(self) -> Self:

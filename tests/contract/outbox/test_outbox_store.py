@@ -249,6 +249,18 @@ async def test_releasing_makes_the_held_rows_of_one_destination_due(
     assert (await harness.columns(ids[0]))["attempts"] == 0
 
 
+async def test_a_held_row_that_is_claimed_is_held_no_more(make_harness: HarnessMaker) -> None:
+    """Once its own time has come a held row is a row like any other."""
+    harness = await make_harness(POLICY)
+    outbox_id = await insert_one(harness)
+    (row,) = (await harness.store().claim(1)).rows
+    await harness.store().mark([failed(row, 10.0, held=True)])
+    await harness.advance(11.0)
+    assert await claimed_ids(harness) == [outbox_id]
+    assert (await harness.columns(outbox_id))["held"] is False
+    assert await harness.store().release("stream") == 0
+
+
 async def test_depth_counts_by_state_and_age(make_harness: HarnessMaker) -> None:
     """Operators see how many rows are where, and how long the oldest open one has waited."""
     harness = await make_harness(POLICY)

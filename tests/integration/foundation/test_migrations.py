@@ -8,7 +8,12 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from foundation.postgres.migrations import MigrationError, Migrations, MigrationsPendingError
+from foundation.postgres.migrations import (
+    MigrationError,
+    Migrations,
+    MigrationsPendingError,
+    without_passwords,
+)
 from foundation.postgres.schema_dump import dump_schema, schema_difference
 from tests.fixtures.databases import FreshDatabase
 from tools.dev_stack.programs import postgres_program
@@ -101,6 +106,8 @@ async def test_errors_hide_the_password(folder: Path) -> None:
     with pytest.raises(MigrationError) as caught:
         await lost.status()
     assert "hunter2" not in str(caught.value)
+    said = without_passwords("no answer from postgresql://user:hunter2@host:5432/name")
+    assert said == "no answer from postgresql://user:***@host:5432/name"
 
 
 async def test_a_dumped_schema_tells_a_difference(

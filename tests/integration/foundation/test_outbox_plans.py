@@ -1,5 +1,6 @@
 """The outbox's hot statements never read history: their plans, with much of it in place."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from uuid import uuid4
@@ -29,6 +30,9 @@ from (select tdp_now() + interval '1 hour' as later) as tdp_hour,
     generate_series(1, 1000) as key, generate_series(1, 5) as n
 order by key, n
 """  # noqa: S608
+WAITING_FOR_A_LOCK = """
+select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+"""
 DEFERRED = f"""
 select count(*) as n, count(distinct available_at) as times from {TABLE}
 where held and status = 'PENDING'
@@ -92,6 +96,21 @@ async def test_a_release_frees_the_rows_behind_too(database: Database) -> None:
     assert await store.release("dead") == 5_000
     claimed = await store.claim(5_000)
     assert len(claimed.rows) == 1_000
+
+
+async def test_a_release_frees_what_a_relay_defers_at_that_moment(database: Database) -> None:
+    """Rows that another relay is just deferring are released with the row they wait for."""
+    await database.fetch(DEAD_ENDPOINT)
+    store = PostgresOutboxStore(database, OutboxPolicy("test", back_off_s=float), table=TABLE)
+    async with asyncio.TaskGroup() as group:
+        async with database.transaction() as relay:
+            await relay.fetch(SQL["defer_followers"], 5_000, False)  # noqa: FBT003 - a parameter
+            releasing = group.create_task(store.release("dead"))
+            while not await database.fetch(WAITING_FOR_A_LOCK):
+                assert not releasing.done()
+        assert await releasing == 5_000
+    (row,) = await database.fetch(DEFERRED)
+    assert row["n"] == 0
 
 
 async def test_a_deferred_row_is_due_with_the_one_before_it(database: Database) -> None:

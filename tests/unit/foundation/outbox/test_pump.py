@@ -202,6 +202,26 @@ async def test_an_unreachable_destination_gets_one_probe_per_interval() -> None:
     assert {one.row.attempts for one in bench.store.stored.values()} == {0}
 
 
+async def test_no_second_probe_leaves_while_one_is_under_way() -> None:
+    """A probe that hangs is not joined by others, whatever free places and wake-ups there are."""
+    policy = replace(POLICY, publishes_in_flight_max=4)
+    bench = Bench(policy, answer=lambda _: DestinationUnreachable("down"))
+    async with bench.running():
+        bench.insert(5)
+        bench.pump.wakeup.set()
+        await bench.publisher.began.acquire()
+        while not bench.pump.destination_lost:  # noqa: ASYNC110 - it only needs its turn
+            await asyncio.sleep(0)
+        bench.publisher.gate.clear()
+        bench.clock.advance(5.0)
+        bench.pump.wakeup.set()
+        await bench.publisher.began.acquire()
+        for _ in range(50):
+            bench.pump.wakeup.set()
+            await asyncio.sleep(0)
+        assert [len(batch) for batch in bench.publisher.batches] == [5, 1]
+
+
 async def test_the_first_success_makes_all_rows_due_at_once() -> None:
     """After the outage no row waits for its own due time."""
     bench = Bench(answer=lambda _: DestinationUnreachable("down"))
