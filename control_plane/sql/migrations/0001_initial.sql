@@ -498,6 +498,8 @@ create table grants (
     grant_id uuid primary key,
     attempt_id uuid not null,
     lease_version bigint not null,
+    -- The node's key of the request: the same one gets the same grant while it lasts.
+    idempotency_key text not null,
     resource_ref text not null,
     method text not null check (method in ('GET', 'PUT')),
     scope_type text not null default '',
@@ -509,7 +511,7 @@ create table grants (
     expires_at timestamptz not null,
     created_at timestamptz not null default tdp_now()
 );
-create index grants_attempt on grants (attempt_id, resource_ref, method);
+create index grants_attempt on grants (attempt_id, idempotency_key);
 
 create table artifacts (
     attempt_id uuid not null,

@@ -28,8 +28,8 @@ if _version_not_supported:
 class ResourceProviderServiceStub:
     """ResourceProviderService is implemented by a business system that owns the bytes of its tasks.
 
-    The control plane calls it with `authorization: Bearer <provider secret>`. All calls are
-    idempotent on the identity that each names. UNAUTHENTICATED: wrong secret; NOT_FOUND: no such
+    The control plane calls it with `authorization: Bearer <provider secret>`: the secret as text where
+    it is printable ASCII, in hexadecimal otherwise. All calls are idempotent on the identity that each names. UNAUTHENTICATED: wrong secret; NOT_FOUND: no such
     resource or collection; PERMISSION_DENIED: the resource is not the application's;
     UNAVAILABLE: try later.
     """
@@ -60,8 +60,8 @@ class ResourceProviderServiceStub:
 class ResourceProviderServiceServicer:
     """ResourceProviderService is implemented by a business system that owns the bytes of its tasks.
 
-    The control plane calls it with `authorization: Bearer <provider secret>`. All calls are
-    idempotent on the identity that each names. UNAUTHENTICATED: wrong secret; NOT_FOUND: no such
+    The control plane calls it with `authorization: Bearer <provider secret>`: the secret as text where
+    it is printable ASCII, in hexadecimal otherwise. All calls are idempotent on the identity that each names. UNAUTHENTICATED: wrong secret; NOT_FOUND: no such
     resource or collection; PERMISSION_DENIED: the resource is not the application's;
     UNAVAILABLE: try later.
     """
@@ -118,8 +118,8 @@ def add_ResourceProviderServiceServicer_to_server(servicer, server):
 class ResourceProviderService:
     """ResourceProviderService is implemented by a business system that owns the bytes of its tasks.
 
-    The control plane calls it with `authorization: Bearer <provider secret>`. All calls are
-    idempotent on the identity that each names. UNAUTHENTICATED: wrong secret; NOT_FOUND: no such
+    The control plane calls it with `authorization: Bearer <provider secret>`: the secret as text where
+    it is printable ASCII, in hexadecimal otherwise. All calls are idempotent on the identity that each names. UNAUTHENTICATED: wrong secret; NOT_FOUND: no such
     resource or collection; PERMISSION_DENIED: the resource is not the application's;
     UNAVAILABLE: try later.
     """
