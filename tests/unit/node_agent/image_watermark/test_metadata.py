@@ -144,6 +144,17 @@ def test_chunks_of_a_png_go_over_byte_by_byte(watermarker: Watermarker) -> None:
     assert [item for item in build.png_chunks(edited) if item[0] != b"IDAT"] == kept
 
 
+def test_chunks_in_terms_of_a_palette_go_with_it(watermarker: Watermarker) -> None:
+    """A palette, its opacities and a ground given as an index mean nothing in true colour."""
+    data = (CASES / "image/png-palette-trns.png").read_bytes()
+    at = data.index(b"IDAT") - 4
+    data = data[:at] + build.chunk(b"bKGD", b"\2") + data[at:]
+    edited = watermarker.watermark_bytes("a.png", data)
+    kinds = [kind for kind, _ in build.png_chunks(edited.data)]
+    assert kinds == [b"IHDR", b"IDAT", b"IEND"]
+    assert edited.notes == ("palette widened to true colour",)
+
+
 def test_a_damaged_side_chunk_is_left_out_and_noted(watermarker: Watermarker) -> None:
     """A wrong checksum on a text costs the text, not the picture."""
     data = build.saved(build.quadrants(), "PNG")

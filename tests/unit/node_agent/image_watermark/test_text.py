@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import pickle
+import struct
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from node_agent.capabilities.image_watermark import (
     WatermarkOptions,
     bundled_font,
 )
+from node_agent.capabilities.image_watermark.cmap import read_coverage
 from node_agent.capabilities.image_watermark.font import bundled_font_path
 from node_agent.capabilities.image_watermark.lines import broken
 from node_agent.capabilities.image_watermark.text import needs_shaping, prepare_text
@@ -137,6 +140,16 @@ def test_files_that_are_no_fonts_are_refused(content: bytes, tmp_path: Path) -> 
         assert caught.value.reason == TextReason.FONT_UNUSABLE
     with pytest.raises(TextRefused):
         WatermarkFont(bundled_font_path(), 99)
+
+
+def test_a_character_mapped_to_the_missing_glyph_is_missing() -> None:
+    """Glyph 0 is the box itself, so a table that maps a letter to it does not cover the letter."""
+    groups = struct.pack(">HHIII", 12, 0, 40, 0, 2)
+    groups += struct.pack(">IIIIII", 0x41, 0x42, 0, 0x61, 0x62, 7)
+    cmap = struct.pack(">HHHHI", 0, 1, 3, 10, 12) + groups
+    font = struct.pack(">4sHHHH4sIII", b"OTTO", 1, 0, 0, 0, b"cmap", 0, 28, len(cmap)) + cmap
+    covers = read_coverage(io.BytesIO(font), 0)
+    assert [letter for letter in "@ABC`abc" if covers(ord(letter))] == ["B", "a", "b"]
 
 
 def test_chinese_is_drawn_and_not_boxed() -> None:
