@@ -391,7 +391,7 @@ class NodeRow:
 
 
 def is_fresh(seen_at_s: DatabaseSeconds, now_s: DatabaseSeconds, limit_s: float) -> bool:
-    """Say whether a row was seen lately; one from the future was written before the clock went back.
+    """Say whether a row was seen lately; one from the future was before the clock went back.
 
     SQL: ``seen_at BETWEEN now - :limit AND now + :limit / 12``
     """

@@ -2,7 +2,7 @@
 
 The server gives a lease away one TTL after it *handled* a heartbeat; the node counts from the
 moment at which it *sent* that heartbeat and stops TTL/6 early, so that neither delays nor a clock
-that runs up to 10% off nor the time that stopping takes (TTL/12) let two nodes run one step.
+that runs 9% slow nor the time that stopping takes (TTL/12) let two nodes run one step.
 
 Times are seconds of one clock that also counts while the machine sleeps: CLOCK_BOOTTIME on
 Linux, for CLOCK_MONOTONIC stands still in a suspended machine whose leases run on.

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from tests.simulation.leases.mutants import Mutant
+from tests.simulation.leases.mutants import FOCUS, Mutant
 from tests.simulation.leases.world import World
 
 
@@ -17,7 +17,7 @@ def main() -> int:
     arguments = parser.parse_args()
     bad = events = 0
     for seed in range(arguments.first, arguments.first + arguments.seeds):
-        outcome = World(seed, arguments.mutant).run()
+        outcome = World(seed, arguments.mutant, FOCUS.get(arguments.mutant, ())).run()
         events += outcome.events
         if outcome.violations:
             bad += 1

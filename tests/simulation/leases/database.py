@@ -66,6 +66,7 @@ class Database:
         self.boot = 0
         self.commit_delay_s_max = 0.003
         self.commit_failure_rate = 0.0
+        self.reply_delay_s_max = 0.003
         self.on_commit: Callable[[dict[Key, Any], dict[Key, Any]], None] = lambda *_: None
         self._waiting: list[Transaction] = []
         self._running: list[Transaction] = []
@@ -131,7 +132,7 @@ class Database:
     def _answer(self, transaction: Transaction, result: object) -> None:
         process, life, reply = transaction.process, transaction.life, transaction.reply
         self.kernel.after(
-            self.random.uniform(0.0005, 0.003),
+            self.random.uniform(0.0005, self.reply_delay_s_max),
             lambda: process.deliver(life, lambda: reply(result)),
         )
 
@@ -162,3 +163,10 @@ class Database:
 
     def _quick_commits(self) -> None:
         self.commit_delay_s_max, self.commit_failure_rate = 0.003, 0.0
+
+    def slow_replies(self, delay_s_max: float, duration_s: float) -> None:
+        self.reply_delay_s_max = delay_s_max
+        self.kernel.after(duration_s, self._quick_replies)
+
+    def _quick_replies(self) -> None:
+        self.reply_delay_s_max = 0.003

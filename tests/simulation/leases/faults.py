@@ -30,6 +30,7 @@ class Faults:
             "lock_rows": self.lock_rows,
             "lock_table_or_guard": self.lock_table_or_guard,
             "slow_commits": self.slow_commits,
+            "slow_replies": self.slow_replies,
             "restart_database": self.restart_database,
             "block_sessions": self.block_sessions,
             "clock_goes_back": self.clock_goes_back,
@@ -41,15 +42,20 @@ class Faults:
             "cut_one_way": self.cut_one_way,
             "cut_pair": self.cut_pair,
             "cut_unevenly": self.cut_unevenly,
+            "ambush_run": lambda: self.ambush("Run"),
+            "ambush_reply": lambda: self.ambush("HeartbeatReply"),
         }
-        self.names = focus or tuple(self.all)
+        self._ambushes: dict[str, float] = {}
+        if not world.is_spaced:
+            self.all["fail_commits"] = self.fail_commits
+        self.names = tuple(name for name in focus if name in self.all) or tuple(self.all)
 
     def plan(self, until_s: float) -> None:
         """Spread faults: alone with time to recover in spaced runs, freely in chaos."""
         if self.world.is_spaced:
             self._next_spaced(until_s)
             return
-        for _ in range(self.random.randrange(4, 14)):
+        for _ in range(self.random.randrange(4, 18)):
             self.world.kernel.at(self.random.uniform(2.0, until_s), self.strike)
 
     def _next_spaced(self, until_s: float) -> None:
@@ -138,6 +144,13 @@ class Faults:
         self.world.database.slow_commits(slowest_s, failing, lasts_s)
         return self._server(lasts_s + slowest_s)
 
+    def slow_replies(self) -> float:
+        """Let what was committed at once be told late."""
+        lasts_s = self._span(0.5, 3)
+        slowest_s = 0.3 if self.world.is_spaced else self.random.choice([0.3, 1.0, 2.0])
+        self.world.database.slow_replies(slowest_s, lasts_s)
+        return self._server(lasts_s + slowest_s)
+
     def restart_database(self) -> float:
         lasts_s = self._span(0.05, 4)
         self.world.database.restart(lasts_s)
@@ -210,10 +223,37 @@ class Faults:
         return self._disturb(node, lasts_s)
 
     def cut_unevenly(self) -> float:
-        """Delay what comes down, and cut what goes up for longer."""
+        """Hold back what comes down, then cut what goes up for much longer."""
         node = self._node()
-        late_s, lasts_s = self._span(0.1, 0.8), self._span(1.5, 4)
+        late_s, lasts_s = self._span(0.2, 0.6), self._span(1.5, 4)
+
+        def cut_up() -> None:
+            for replica in self.world.replicas:
+                self.world.network.cut(node.node_id, replica.index, UP, lasts_s)
+            self._gone(node, lasts_s)
+
         for replica in self.world.replicas:
             self.world.network.cut(node.node_id, replica.index, DOWN, late_s)
+        self.world.kernel.after(self.random.uniform(0.1, 0.6) * late_s, cut_up)
+        return self._disturb(node, late_s + lasts_s)
+
+    def fail_commits(self) -> float:
+        """Let most commits fail, far beyond what healthy nodes could be promised to survive."""
+        lasts_s = self._span(1, 4)
+        self.world.database.slow_commits(0.3, 0.85, lasts_s)
+        return self._server(lasts_s)
+
+    def ambush(self, kind: str) -> float:
+        """Wait for the next message of a kind, to cut its receiver off at that very moment."""
+        self._ambushes[kind] = self.world.kernel.now_s + self.ttl_s
+        return 5 * self.ttl_s
+
+    def received(self, node: "Node", kind: str) -> None:
+        """Spring the ambush that waits for this message, if there is one."""
+        if self._ambushes.get(kind, 0.0) < self.world.kernel.now_s:
+            return
+        del self._ambushes[kind]
+        lasts_s = self._span(1.5, 4)
+        for replica in self.world.replicas:
             self.world.network.cut(node.node_id, replica.index, UP, lasts_s)
-        return self._gone(node, lasts_s)
+        self._gone(node, lasts_s)

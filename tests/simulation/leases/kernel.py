@@ -4,7 +4,7 @@ import heapq
 import itertools
 from collections.abc import Callable
 
-Action = Callable[[], None]
+Action = Callable[[], object]
 
 
 class Kernel:
@@ -69,6 +69,9 @@ class Process:
         life = self.life
         self.on_stall()
         self.kernel.after(duration_s, lambda: self._resume(life))
+
+    def start(self) -> None:
+        """Begin a life."""
 
     def die(self) -> None:
         self.is_alive = False

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.simulation.leases.kernel import Kernel
+from tests.simulation.leases.kernel import Action, Kernel
 from tests.simulation.leases.messages import Down, Up
 
 if TYPE_CHECKING:
@@ -30,27 +30,22 @@ class Stream:
 
     def send_up(self, message: Up) -> None:
         if self.node_open:
-            self.network.carry(self, UP, message)
+            self.network.carry(self, UP, lambda: self.replica.on_message(self, message))
 
     def send_down(self, message: Down) -> None:
         if self.replica_open:
-            self.network.carry(self, DOWN, message)
+            self.network.carry(self, DOWN, lambda: self.node.on_message(self, message))
 
     def close_by_node(self) -> None:
         """Close the node's end; the other learns of it behind everything sent before."""
         if self.node_open:
             self.node_open = False
-            self.network.carry(self, UP, None)
+            self.network.carry(self, UP, lambda: self.replica.on_message(self, None))
 
     def close_by_replica(self) -> None:
         if self.replica_open:
             self.replica_open = False
-            self.network.carry(self, DOWN, None)
-
-    def vanish(self) -> None:
-        """Lose both ends' processes' memory of it without telling (a machine without power)."""
-        self.node_open = self.node_open and self.node.life == self.node_life
-        self.replica_open = self.replica_open and self.replica.life == self.replica_life
+            self.network.carry(self, DOWN, lambda: self.node.on_message(self, None))
 
 
 class Network:
@@ -69,28 +64,25 @@ class Network:
     def is_cut(self, node_id: str, replica: int, way: str) -> bool:
         return self.cut_until_s.get((node_id, replica, way), 0.0) > self.kernel.now_s
 
-    def carry(self, stream: Stream, way: str, message: Up | Down | None) -> None:
+    def carry(self, stream: Stream, way: str, hand_over: Action) -> None:
         delay_s = self.random.uniform(0.001, 0.02)
         if self.random.random() < 0.01:
             delay_s += self.random.uniform(0.0, 0.3)
         arrival_s = max(self.kernel.now_s + delay_s, stream.last_arrival_s.get(way, 0.0))
-        self._arrive_at(stream, way, message, arrival_s)
+        self._arrive_at(stream, way, hand_over, arrival_s)
 
-    def _arrive_at(
-        self, stream: Stream, way: str, message: Up | Down | None, arrival_s: float
-    ) -> None:
-        cut_until_s = self.cut_until_s.get((stream.node.node_id, stream.replica.index, way), 0.0)
-        arrival_s = max(arrival_s, cut_until_s + 0.001) if cut_until_s > arrival_s else arrival_s
+    def _arrive_at(self, stream: Stream, way: str, hand_over: Action, arrival_s: float) -> None:
+        key = (stream.node.node_id, stream.replica.index, way)
+        cut_until_s = self.cut_until_s.get(key, 0.0)
+        if cut_until_s > arrival_s:
+            arrival_s = cut_until_s + 0.001
         stream.last_arrival_s[way] = max(arrival_s, stream.last_arrival_s.get(way, 0.0))
-        self.kernel.at(arrival_s, lambda: self._arrive(stream, way, message))
+        self.kernel.at(arrival_s, lambda: self._arrive(stream, way, hand_over))
 
-    def _arrive(self, stream: Stream, way: str, message: Up | Down | None) -> None:
+    def _arrive(self, stream: Stream, way: str, hand_over: Action) -> None:
         if self.is_cut(stream.node.node_id, stream.replica.index, way):
-            self._arrive_at(stream, way, message, self.kernel.now_s)
-            return
-        if way == UP:
-            replica = stream.replica
-            replica.deliver(stream.replica_life, lambda: replica.on_message(stream, message))
+            self._arrive_at(stream, way, hand_over, self.kernel.now_s)
+        elif way == UP:
+            stream.replica.deliver(stream.replica_life, hand_over)
         else:
-            node = stream.node
-            node.deliver(stream.node_life, lambda: node.on_message(stream, message))
+            stream.node.deliver(stream.node_life, hand_over)

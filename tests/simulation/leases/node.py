@@ -175,6 +175,7 @@ class Node(Process):
             case ResultAck():
                 self._forget(message.attempt_id)
         self._arm()
+        self.world.faults.received(self, type(message).__name__)
 
     def _welcome(self, stream: Stream, welcome: Welcome) -> None:
         self._generation = welcome.generation

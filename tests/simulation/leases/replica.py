@@ -1,6 +1,7 @@
 """A control-plane replica: sessions, tick, sweep, dispatch and inbox over the pure lease rules."""
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from control_plane.core.executions.domain import AttemptId
@@ -16,7 +17,7 @@ from control_plane.core.nodes.leases import (
     RenewalOutcome,
     ReplicaId,
 )
-from tests.simulation.leases.database import ATTEMPTS_TABLE, GUARD, Key, Transaction
+from tests.simulation.leases.database import ATTEMPTS_TABLE, GUARD, Key, Reply, Transaction
 from tests.simulation.leases.kernel import Process
 from tests.simulation.leases.messages import (
     Ack,
@@ -53,6 +54,8 @@ class Session:
     last_number: int = 0
     is_confirmed: bool = False
     pending: Heartbeat | None = None
+    is_sending: bool = False
+    is_send_wanted: bool = False
     sent_at_s: dict[int, float] = field(default_factory=dict)
 
 
@@ -99,7 +102,7 @@ class Replica(Process):
         self.sessions = {}
         self._tick_running = self._tick_wanted = self._sweeping = False
         self.every(self.world.figures.stamp_interval_s, self._want_tick)
-        self.every(0.25, self._sweep)
+        self.every(0.5, self._sweep)
         self.every(0.25, self._dispatch)
         self.every(0.5, self._send_all)
         self._want_tick()
@@ -148,7 +151,7 @@ class Replica(Process):
         else:
             self._judge(judged)
 
-    def _judge(self, reply: object) -> None:
+    def _judge(self, reply: Reply) -> None:
         """Run the one statement that sweep and Hello begin with."""
         world = self.world
 
@@ -163,7 +166,7 @@ class Replica(Process):
                 transaction.put("guard", "", judged)
             return judged, now_s
 
-        world.database.submit(self, [], body, reply)  # type: ignore[arg-type]
+        world.database.submit(self, [], body, reply)
 
     def _open(
         self, stream: Stream, hello: Hello, guard: LeaseGuard, as_of_s: DatabaseSeconds
@@ -272,7 +275,7 @@ class Replica(Process):
 
         def done(answers: list[TickAnswer] | None) -> None:
             self._tick_running = False
-            if answers is None:
+            if answers is None and self.world.mutant is not Mutant.ANSWER_BEFORE_COMMIT:
                 self._repeat(heard)
             for answer in answers or ():
                 self._answer(answer)
@@ -315,7 +318,7 @@ class Replica(Process):
         self._write_nodes(transaction, now_s)
         if world.mutant is Mutant.ANSWER_BEFORE_COMMIT:
             for answer in answers:
-                self.after(0.0, lambda answer=answer: self._answer(answer))  # type: ignore[misc]
+                self.after(0.0, partial(self._answer, answer))
             return []
         return answers
 
@@ -396,11 +399,16 @@ class Replica(Process):
             self._sweeping = False
 
         def judged(result: tuple[LeaseGuard, DatabaseSeconds] | None) -> None:
-            if result is None or not self.world.expiry_candidates(*result):
+            if result is None:
                 self._sweeping = False
                 return
             guard, as_of_s = result
+            if self.world.mutant is Mutant.SWEEP_USES_A_LATER_NOW:
+                as_of_s = self.world.database.now_s()
             chosen = self.world.expiry_candidates(guard, as_of_s)
+            if not chosen:
+                self._sweeping = False
+                return
 
             def body(transaction: Transaction) -> bool:
                 return self._expire(transaction, guard, as_of_s, chosen)
@@ -453,11 +461,9 @@ class Replica(Process):
     def _dispatch(self) -> None:
         for step_id in self.world.ready_steps()[:3]:
             keys: list[Key] = [ATTEMPTS_TABLE, ("steps", step_id), ("dispatch", "")]
-            self.world.database.submit(
-                self, keys, lambda tx, step_id=step_id: self._give(tx, step_id), self._wake
-            )
+            self.world.database.submit(self, keys, partial(self._give, step_id), self._wake)
 
-    def _give(self, transaction: Transaction, step_id: str) -> str | None:
+    def _give(self, step_id: str, transaction: Transaction) -> str | None:
         world = self.world
         step: StepRow = transaction.get("steps", step_id)
         node = self._choose(transaction)
@@ -497,12 +503,8 @@ class Replica(Process):
         if node_id is None or self.world.random.random() < 0.1:
             return
         for replica in self.world.replicas:
-            self.kernel.after(
-                0.003,
-                lambda replica=replica, life=replica.life: replica.deliver(
-                    life, lambda: replica.send_to(node_id)
-                ),
-            )
+            wake = partial(replica.deliver, replica.life, partial(replica.send_to, node_id))
+            self.kernel.after(0.003, wake)
 
     def send_to(self, node_id: str) -> None:
         session = self.sessions.get(node_id)
@@ -515,6 +517,10 @@ class Replica(Process):
 
     def _send(self, session: Session) -> None:
         """Mark what is unacked as SENT, and write it to the stream once that is committed."""
+        session.is_send_wanted = session.is_sending
+        if session.is_sending:
+            return
+        session.is_sending = True
         number = session.last_number
         world = self.world
 
@@ -543,6 +549,9 @@ class Replica(Process):
             ]
 
         def write(runs: list[Run] | None) -> None:
+            session.is_sending = False
+            if session.is_send_wanted:
+                self._send(session)
             now_s = self.kernel.now_s
             for run in runs or ():
                 if now_s - session.sent_at_s.get(run.sequence, -9.0) < 1.0:

@@ -31,7 +31,8 @@ class Runner:
             done_s = self.node.kernel.now_s - self._started_s
             self._entry.work_left_s = max(self._entry.work_left_s - done_s, 0.01)
             latest_s = self.node.world.figures.stop_budget_s
-            self.node.after(self.node.world.random.uniform(0.0, latest_s), self._end)
+            # The extremes find more than what lies between them.
+            self.node.after(self.node.world.random.choice([0.0, latest_s]), self._end)
 
     def kill(self) -> None:
         """Die with the agent."""

@@ -1,7 +1,8 @@
 """One seeded world: three replicas, three nodes, one database, and a plan of faults."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -88,7 +89,7 @@ class World:
             self.database.rows["nodes", node_id] = row
         for index in range(STEP_COUNT):
             created_s = index * FAULTS_UNTIL_S / STEP_COUNT
-            self.kernel.at(created_s, lambda index=index: self._create_step(f"step-{index}"))
+            self.kernel.at(created_s, partial(self._create_step, f"step-{index}"))
         for process in (*self.replicas, *self.nodes.values()):
             process.start()
         self.faults.plan(FAULTS_UNTIL_S)
@@ -109,7 +110,7 @@ class World:
         self.invariants.check_bounds()
         self.kernel.after(1.0, self._check_bounds)
 
-    def _committed(self, before: Mapping[Key, Any], writes: dict[Key, Any]) -> None:
+    def _committed(self, before: dict[Key, Any], writes: dict[Key, Any]) -> None:
         self.invariants.committed(before, writes)
         for (table, name), row in writes.items():
             if table == "attempts":
