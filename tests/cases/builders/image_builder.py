@@ -128,7 +128,9 @@ def png(
 def deep_samples(width: int, height: int, channels: int) -> list[tuple[int, ...]]:
     """Rows of 16-bit samples whose low bytes carry detail that 8 bits would lose."""
     return [
-        tuple((x * 611 + y * 1009 + c * 7919) % 65536 for x in range(width) for c in range(channels))
+        tuple(
+            (x * 611 + y * 1009 + c * 7919) % 65536 for x in range(width) for c in range(channels)
+        )
         for y in range(height)
     ]
 
@@ -148,7 +150,9 @@ def png_samples(data: bytes) -> tuple[int, list[tuple[int, ...]]]:
     channels = {GREY: 1, GREY_ALPHA: 2, TRUECOLOUR: 3, TRUECOLOUR_ALPHA: 4}[colour]
     stride, rows = 2 * channels * width, []
     above = bytes(stride)
-    raw = zlib.decompress(b"".join(payload for kind, payload in png_chunks(data) if kind == b"IDAT"))
+    raw = zlib.decompress(
+        b"".join(payload for kind, payload in png_chunks(data) if kind == b"IDAT")
+    )
     for start in range(0, len(raw), stride + 1):
         above = _unfiltered(raw[start], raw[start + 1 : start + 1 + stride], above, 2 * channels)
         rows.append(struct.unpack(f">{stride // 2}H", above))
@@ -198,7 +202,10 @@ def deep_tiff(width: int, height: int, channels: int, order: str = "<") -> bytes
     ]
     table = struct.pack(f"{order}H", len(entries))
     for tag, kind, count, value in entries:
-        packed = struct.pack(f"{order}HH" if kind == 3 and count == 1 else f"{order}I", *([value, 0] if kind == 3 and count == 1 else [value]))
+        packed = struct.pack(
+            f"{order}HH" if kind == 3 and count == 1 else f"{order}I",
+            *([value, 0] if kind == 3 and count == 1 else [value]),
+        )
         table += struct.pack(f"{order}HHI", tag, kind, count) + packed
     mark = b"II*\0" if order == "<" else b"MM\0*"
     head = mark + struct.pack(f"{order}I", 8 + len(body) + len(bits))
