@@ -206,7 +206,7 @@ create index outbox_events_ordering on outbox_events (ordering_key, position)
 
 -- Probing and releasing one destination.
 create index outbox_events_held on outbox_events (destination, available_at)
-    where held and status = 'FAILED';
+    where held and status in ('PENDING', 'FAILED');
 
 -- Dead letters: counted, listed, driven again.
 create index outbox_events_dead on outbox_events (position)
@@ -260,7 +260,7 @@ create index callback_deliveries_ordering on callback_deliveries (ordering_key, 
 
 -- Probing and releasing one destination.
 create index callback_deliveries_held on callback_deliveries (destination, available_at)
-    where held and status = 'FAILED';
+    where held and status in ('PENDING', 'FAILED');
 
 -- Dead letters: counted, listed, driven again.
 create index callback_deliveries_dead on callback_deliveries (position)
@@ -325,9 +325,16 @@ create table scheduling_requests (
     reasons text,
     never_satisfiable boolean not null default false,
     created_at timestamptz not null default tdp_now(),
+    -- Order of service, smaller first: priority with aging, one point for every 6 s of waiting.
+    service_rank double precision generated always as (
+        extract(epoch from created_at at time zone 'UTC')::float8 - 6.0 * priority
+    ) stored,
     primary key (execution_id, step_key, item_index, attempt_number)
 );
 create index scheduling_requests_due on scheduling_requests (available_at) where status in ('PENDING', 'CLAIMED');
+-- What waits for a node, by what it asks for.
+create index scheduling_requests_parked on scheduling_requests (capability, capability_version, service_rank)
+    where status = 'PENDING' and reasons is not null;
 
 create table attempts (
     attempt_id uuid primary key,
@@ -575,7 +582,7 @@ create index artifact_commits_ordering on artifact_commits (ordering_key, positi
 
 -- Probing and releasing one destination.
 create index artifact_commits_held on artifact_commits (destination, available_at)
-    where held and status = 'FAILED';
+    where held and status in ('PENDING', 'FAILED');
 
 -- Dead letters: counted, listed, driven again.
 create index artifact_commits_dead on artifact_commits (position)

@@ -191,7 +191,8 @@ where not is_current
 union all
 select node_id, attempt_id, lease_version, 'RENEWED'
 from listed
-where attempt_id in (select attempt_id from renewed)
+-- Another node may list the same attempt, wrongly: only its holder's lease was renewed.
+where is_held and attempt_id in (select attempt_id from renewed)
 union all
 select node_id, attempt_id, lease_version, 'LOST'
 from listed

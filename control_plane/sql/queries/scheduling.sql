@@ -1,0 +1,387 @@
+-- Scheduling: requests are claimed, then dispatched in one transaction a batch. Locks come in this
+-- order: advisory, scheduling_requests, executions, nodes, each ascending; steps and attempts change
+-- only under their execution's lock.
+
+-- name: claim_requests
+-- purpose: takes requests that are due, and parked ones for which there may be room now
+-- $1: the claim. $2: how many that are due. $3: how long the claim lasts. $4–$7: what parked ones
+-- may ask for, and how many of each. Always answers a row; it names no request where none was taken.
+with moment as materialized (
+    select tdp_now() as now
+),
+due as materialized (
+    select execution_id, step_key, item_index, attempt_number
+    from scheduling_requests
+    where status in ('PENDING', 'CLAIMED')
+        and available_at <= (select now from moment)
+    order by service_rank
+    limit $2
+    for update skip locked
+),
+parked as materialized (
+    select picked.execution_id, picked.step_key, picked.item_index, picked.attempt_number
+    from unnest($4::text[], $5::text[], $6::text[], $7::integer[])
+        as opening (capability, capability_version, requirement, request_count)
+    cross join lateral (
+        select request.execution_id, request.step_key, request.item_index, request.attempt_number
+        from scheduling_requests as request
+        where request.status = 'PENDING'
+            and request.reasons is not null
+            and request.capability = opening.capability
+            and request.capability_version = opening.capability_version
+            and request.requirement = opening.requirement
+            and not exists (
+                select 1
+                from executions
+                where executions.execution_id = request.execution_id
+                    and executions.paused
+            )
+        order by request.service_rank
+        limit opening.request_count
+        for update of request skip locked
+    ) as picked
+),
+claimed as (
+    update scheduling_requests as request
+    set status = 'CLAIMED', claim_id = $1, available_at = moment.now + $3::interval
+    from (select * from due union select * from parked) as picked, moment
+    where request.execution_id = picked.execution_id
+        and request.step_key = picked.step_key
+        and request.item_index = picked.item_index
+        and request.attempt_number = picked.attempt_number
+    returning request.*
+)
+select
+    moment.now,
+    (
+        select extract(epoch from min(available_at) - moment.now)::float8
+        from scheduling_requests
+        where status in ('PENDING', 'CLAIMED')
+            and available_at > (select now from moment)
+    ) as next_due_in_s,
+    claimed.execution_id::text, claimed.step_key, claimed.item_index, claimed.attempt_number,
+    claimed.application_id::text, claimed.priority, claimed.capability,
+    claimed.capability_version, claimed.requirement, claimed.created_at
+from moment
+left join claimed on true;
+
+-- name: read_nodes
+-- purpose: reads all nodes with what they offer, and how old the news of each is
+-- $1: scheduling TTL, $2: lease TTL, both in seconds. A live node's age is 0: its replica, which is
+-- fresh, would have written SILENT. The rules are those of node_is_live in core/nodes/leases.py.
+with moment as materialized (
+    select tdp_now() as now
+)
+select
+    node.node_id::text, node.name, node.node_group, node.management, node.runtime,
+    node.not_ready_reason, node.labels::text as labels, node.weight, node.slot_count,
+    node.running_count, node.cpu_millis, node.memory_bytes, node.disk_bytes, node.gpu_count,
+    node.reserved_cpu_millis, node.reserved_memory_bytes, node.reserved_disk_bytes,
+    node.reserved_gpu_count, node.last_command_sequence,
+    case
+        when node.last_seen_at is null then null
+        when node.runtime <> 'SILENT'
+            and extract(epoch from moment.now - replica.stamped_at) between -$1::float8 / 12 and $1
+            and extract(epoch from moment.now - node.last_seen_at) between -$2::float8 / 12 and $2
+            then 0.0
+        else greatest(
+            extract(epoch from moment.now - replica.stamped_at),
+            extract(epoch from moment.now - node.last_seen_at),
+            $1 + 1
+        )
+    end::float8 as heartbeat_age_s,
+    coalesce((
+        select json_agg(
+            json_build_array(offered.capability, offered.version, offered.refusal)
+            order by offered.capability, offered.version
+        )
+        from node_capabilities as offered
+        where offered.node_id = node.node_id
+    ), '[]')::text as capabilities
+from nodes as node
+cross join moment
+left join replicas as replica on replica.replica_id = node.replica_id
+order by node.node_id;
+
+-- name: lock_nodes
+-- purpose: locks the nodes that a batch wants to use, and reads them as they are then
+-- As read_nodes, but for the nodes $3.
+with moment as materialized (
+    select tdp_now() as now
+)
+select
+    node.node_id::text, node.name, node.node_group, node.management, node.runtime,
+    node.not_ready_reason, node.labels::text as labels, node.weight, node.slot_count,
+    node.running_count, node.cpu_millis, node.memory_bytes, node.disk_bytes, node.gpu_count,
+    node.reserved_cpu_millis, node.reserved_memory_bytes, node.reserved_disk_bytes,
+    node.reserved_gpu_count, node.last_command_sequence,
+    case
+        when node.last_seen_at is null then null
+        when node.runtime <> 'SILENT'
+            and extract(epoch from moment.now - replica.stamped_at) between -$1::float8 / 12 and $1
+            and extract(epoch from moment.now - node.last_seen_at) between -$2::float8 / 12 and $2
+            then 0.0
+        else greatest(
+            extract(epoch from moment.now - replica.stamped_at),
+            extract(epoch from moment.now - node.last_seen_at),
+            $1 + 1
+        )
+    end::float8 as heartbeat_age_s,
+    coalesce((
+        select json_agg(
+            json_build_array(offered.capability, offered.version, offered.refusal)
+            order by offered.capability, offered.version
+        )
+        from node_capabilities as offered
+        where offered.node_id = node.node_id
+    ), '[]')::text as capabilities
+from nodes as node
+cross join moment
+left join replicas as replica on replica.replica_id = node.replica_id
+where node.node_id = any($3::uuid[])
+order by node.node_id
+for update of node;
+
+-- name: count_running
+-- purpose: counts the live attempts of each application
+select application_id::text, count(*) as running_count
+from attempts
+where status in ('DISPATCHED', 'ACCEPTED', 'RUNNING')
+group by application_id;
+
+-- name: parked_requirements
+-- purpose: says what the parked requests ask for
+select distinct capability, capability_version, requirement
+from scheduling_requests
+where status = 'PENDING'
+    and reasons is not null
+limit $1;
+
+-- name: lock_requests
+-- purpose: locks claimed requests with their executions, and reads what a dispatch says of these
+-- $1: the claim, $2–$5: the requests. Those that are no longer the claim's are left out.
+with wanted as materialized (
+    select *
+    from unnest($2::uuid[], $3::text[], $4::integer[], $5::integer[])
+        as given (execution_id, step_key, item_index, attempt_number)
+),
+advisory as materialized (
+    select pg_advisory_xact_lock(ordered.key)
+    from (
+        select distinct hashtextextended(
+            wanted.execution_id || ':' || wanted.step_key || ':' || wanted.item_index
+            || ':' || wanted.attempt_number,
+            0
+        ) as key
+        from wanted
+        order by key
+    ) as ordered
+),
+request as materialized (
+    select
+        request.execution_id, request.step_key, request.item_index, request.attempt_number
+    from scheduling_requests as request
+    inner join wanted
+        on wanted.execution_id = request.execution_id
+        and wanted.step_key = request.step_key
+        and wanted.item_index = request.item_index
+        and wanted.attempt_number = request.attempt_number
+    where request.status = 'CLAIMED'
+        and request.claim_id = $1
+        and (select count(*) from advisory) >= 0
+    order by
+        request.execution_id, request.step_key, request.item_index, request.attempt_number
+    for update of request
+),
+execution as materialized (
+    select
+        executions.execution_id, executions.task_id, executions.application_id, executions.run,
+        executions.status, executions.closing_as, executions.paused, executions.progress_percent,
+        executions.last_sequence, executions.snapshot_digest
+    from executions
+    where executions.execution_id in (select execution_id from request)
+    order by executions.execution_id
+    for update of executions
+)
+select
+    request.execution_id::text, request.step_key, request.item_index, request.attempt_number,
+    execution.task_id::text, execution.application_id::text, execution.run, execution.status,
+    execution.closing_as, execution.paused, execution.progress_percent, execution.last_sequence,
+    execution.snapshot_digest, tasks.external_ref, tasks.traceparent,
+    tasks.callback_url <> '' as with_callback
+from request
+inner join execution on execution.execution_id = request.execution_id
+inner join tasks on tasks.task_id = execution.task_id;
+
+-- name: read_steps
+-- purpose: reads the steps of locked requests, attempts that are there already, and the time
+with moment as materialized (
+    select tdp_now() as now
+)
+select
+    moment.now, given.execution_id::text, given.step_key, given.item_index, given.attempt_number,
+    step.status, step.attempt_number as step_attempt_number, step.deadline_at, step.ready_at,
+    step.input, attempt.node_id::text as attempt_node_id
+from unnest($1::uuid[], $2::text[], $3::integer[], $4::integer[])
+    as given (execution_id, step_key, item_index, attempt_number)
+cross join moment
+inner join steps as step
+    on step.execution_id = given.execution_id
+    and step.step_key = given.step_key
+    and step.item_index = given.item_index
+left join attempts as attempt
+    on attempt.execution_id = given.execution_id
+    and attempt.step_key = given.step_key
+    and attempt.item_index = given.item_index
+    and attempt.number = given.attempt_number;
+
+-- name: read_input_schemas
+-- purpose: reads the registered schemas of what capabilities take
+select capability, version, input_schema
+from capability_schemas
+where (capability, version) in (select * from unnest($1::text[], $2::text[]));
+
+-- name: dispatch
+-- purpose: writes everything that a dispatch changes but its events, for a whole batch
+-- $1: lease TTL. $2–$19: attempts with their commands. $20–$26: what becomes of the requests.
+-- $27–$30: steps whose input is refused. $31–$33: executions; $34–$40: nodes. Each row occurs once.
+with placed as materialized (
+    select *
+    from unnest(
+        $2::uuid[], $3::uuid[], $4::text[], $5::integer[], $6::integer[], $7::uuid[], $8::uuid[],
+        $9::uuid[], $10::timestamptz[], $11::bigint[], $12::bigint[], $13::bigint[],
+        $14::bigint[], $15::uuid[], $16::bigint[], $17::text[], $18::text[], $19::text[]
+    ) as given (
+        attempt_id, execution_id, step_key, item_index, number, task_id, application_id,
+        node_id, run_deadline_at, cpu_millis, memory_bytes, disk_bytes,
+        gpu_count, command_id, command_sequence, payload, actor, detail
+    )
+),
+moment as materialized (
+    select tdp_now() as now
+),
+request as (
+    update scheduling_requests
+    set
+        status = given.status,
+        claim_id = null,
+        available_at = case
+            when given.status = 'PENDING'
+                then moment.now + make_interval(secs => given.wait_s)
+            else scheduling_requests.available_at
+        end,
+        reasons = given.reasons
+    from unnest(
+        $20::uuid[], $21::text[], $22::integer[], $23::integer[], $24::text[], $25::float8[],
+        $26::text[]
+    ) as given (
+        execution_id, step_key, item_index, attempt_number, status, wait_s, reasons
+    ), moment
+    where scheduling_requests.execution_id = given.execution_id
+        and scheduling_requests.step_key = given.step_key
+        and scheduling_requests.item_index = given.item_index
+        and scheduling_requests.attempt_number = given.attempt_number
+),
+execution as (
+    update executions
+    set
+        status = case when given.version_added > 0 then 'RUNNING' else executions.status end,
+        version = executions.version + given.version_added,
+        last_sequence = executions.last_sequence + least(given.version_added, 1),
+        started_at = case
+            when given.version_added > 0 then coalesce(executions.started_at, moment.now)
+            else executions.started_at
+        end,
+        next_due_at = case when given.is_due then moment.now else executions.next_due_at end
+    from unnest($31::uuid[], $32::integer[], $33::boolean[])
+        as given (execution_id, version_added, is_due), moment
+    where executions.execution_id = given.execution_id
+),
+step as (
+    update steps
+    set
+        status = 'RUNNING',
+        progress_percent = 0,
+        not_before = null,
+        deadline_at = null,
+        started_at = coalesce(steps.started_at, moment.now)
+    from placed, moment
+    where steps.execution_id = placed.execution_id
+        and steps.step_key = placed.step_key
+        and steps.item_index = placed.item_index
+),
+refused as (
+    update steps
+    set status = 'FAILED', failure = given.failure, deadline_at = null, completed_at = moment.now
+    from unnest($27::uuid[], $28::text[], $29::integer[], $30::text[])
+        as given (execution_id, step_key, item_index, failure), moment
+    where steps.execution_id = given.execution_id
+        and steps.step_key = given.step_key
+        and steps.item_index = given.item_index
+),
+attempt as (
+    insert into attempts (
+        attempt_id, execution_id, step_key, item_index, number, task_id, application_id, node_id,
+        lease_version, lease_expires_at, status, run_deadline_at, reserved_cpu_millis,
+        reserved_memory_bytes, reserved_disk_bytes, reserved_gpu_count, dispatched_at
+    )
+    select
+        attempt_id, execution_id, step_key, item_index, number, task_id, application_id, node_id,
+        number, moment.now + $1::interval, 'DISPATCHED', run_deadline_at, cpu_millis,
+        memory_bytes, disk_bytes, gpu_count, moment.now
+    from placed, moment
+),
+told as (
+    insert into timeline (execution_id, step_key, item_index, attempt_id, type, actor, detail)
+    select
+        execution_id, step_key, item_index, attempt_id, 'attempt.dispatched', actor, detail
+    from placed
+),
+node as (
+    update nodes
+    set
+        running_count = nodes.running_count + given.attempt_count,
+        reserved_cpu_millis = nodes.reserved_cpu_millis + given.cpu_millis,
+        reserved_memory_bytes = nodes.reserved_memory_bytes + given.memory_bytes,
+        reserved_disk_bytes = nodes.reserved_disk_bytes + given.disk_bytes,
+        reserved_gpu_count = nodes.reserved_gpu_count + given.gpu_count,
+        last_command_sequence = given.last_command_sequence
+    from unnest(
+        $34::uuid[], $35::integer[], $36::bigint[], $37::bigint[], $38::bigint[], $39::bigint[],
+        $40::bigint[]
+    ) as given (
+        node_id, attempt_count, cpu_millis, memory_bytes, disk_bytes, gpu_count,
+        last_command_sequence
+    )
+    where nodes.node_id = given.node_id
+)
+insert into node_commands (node_id, sequence, command_id, kind, attempt_id, payload)
+select node_id, command_sequence, command_id, 'RUN', attempt_id, payload
+from placed;
+
+-- name: park_requests
+-- purpose: puts claimed requests back with why they found no node
+-- $1: the claim, $2–$7: the requests. $8: when to look at one again even if nothing frees capacity.
+update scheduling_requests as request
+set
+    status = 'PENDING',
+    claim_id = null,
+    available_at = tdp_now() + $8::interval,
+    reasons = given.reasons,
+    never_satisfiable = given.never_satisfiable
+from unnest($2::uuid[], $3::text[], $4::integer[], $5::integer[], $6::text[], $7::boolean[])
+    as given (execution_id, step_key, item_index, attempt_number, reasons, never_satisfiable)
+where request.execution_id = given.execution_id
+    and request.step_key = given.step_key
+    and request.item_index = given.item_index
+    and request.attempt_number = given.attempt_number
+    and request.status = 'CLAIMED'
+    and request.claim_id = $1;
+
+-- name: release_requests
+-- purpose: makes the waiting requests of an execution due at once, as when it is resumed
+update scheduling_requests
+set available_at = tdp_now()
+where execution_id = $1
+    and status = 'PENDING'
+    and reasons is not null;

@@ -1,0 +1,1 @@
+"""The command line `tdp`: for people who submit, watch, operate and prove."""

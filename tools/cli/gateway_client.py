@@ -1,0 +1,206 @@
+"""The gateway's REST interface, as the command line needs it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import aiohttp
+
+from foundation.errors import (
+    AlreadyExistsError,
+    FailedPreconditionError,
+    FieldViolation,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    ResourceExhaustedError,
+    TdpError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+
+CHUNK_BYTES: Final = 256 * 1024
+RETRIES_MAX: Final = 8
+_KINDS: Final[Mapping[int, type[TdpError]]] = {
+    400: InvalidArgumentError,
+    401: UnauthenticatedError,
+    404: NotFoundError,
+    413: InvalidArgumentError,
+    422: InvalidArgumentError,
+    429: ResourceExhaustedError,
+    503: UnavailableError,
+}
+Progress = Callable[[int], None]
+"""Told how many more bytes have moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """One event of the stream of an order."""
+
+    event_id: str
+    kind: str
+    data: dict[str, Any]
+
+
+class GatewayClient:
+    """Calls the gateway; every error is a TdpError with the problem's own words."""
+
+    def __init__(self, url: str, key: str) -> None:
+        self._url = f"{url}/api/v1"
+        self._headers = {"authorization": f"Bearer {key}"}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the session."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=120)
+        self._session = aiohttp.ClientSession(timeout=timeout)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the session."""
+        assert self._session is not None
+        await self._session.close()
+
+    async def get(self, path: str, **query: str) -> dict[str, Any]:
+        """GET a JSON document; repeated while the gateway is away for a moment."""
+        return await self._patiently("GET", path, params=query)
+
+    async def post(
+        self, path: str, body: object = None, *, key: str | None = None
+    ) -> dict[str, Any]:
+        """POST a JSON document; with an idempotency key it is safe to repeat, and repeated."""
+        headers = {} if key is None else {"idempotency-key": key}
+        if key is None:
+            return await self._call("POST", path, json=body, headers=headers)
+        return await self._patiently("POST", path, json=body, headers=headers)
+
+    async def upload(self, path: Path, progress: Progress) -> dict[str, Any]:
+        """Stream a file through the gateway as a new asset, verified before it is answered."""
+
+        async def chunks() -> AsyncIterator[bytes]:
+            with path.open("rb") as file:
+                while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
+                    yield chunk
+                    progress(len(chunk))
+
+        headers = {
+            "content-type": "application/zip",
+            "content-length": str((await asyncio.to_thread(path.stat)).st_size),
+        }
+        return await self._call(
+            "POST", "/assets/content", params={"name": path.name}, data=chunks(), headers=headers
+        )
+
+    async def download(self, path: str, destination: Path, progress: Progress) -> None:
+        """Stream bytes to a file, which appears only when whole."""
+        partial = destination.with_name(destination.name + ".part")
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        async with self._response("GET", path) as response:
+            with partial.open("wb") as file:
+                async for chunk in response.content.iter_chunked(CHUNK_BYTES):
+                    await asyncio.to_thread(file.write, chunk)
+                    progress(len(chunk))
+        partial.replace(destination)
+
+    async def events(self, order_id: str) -> AsyncIterator[ServerEvent]:
+        """Yield the changes of an order, resuming after the last one seen when cut off."""
+        last_id, failures = "", 0
+        while failures < RETRIES_MAX:
+            headers = {"accept": "text/event-stream"}
+            if last_id:
+                headers["last-event-id"] = last_id
+            try:
+                path = f"/orders/{order_id}/events"
+                async with self._response("GET", path, headers=headers) as response:
+                    async for event in _parsed(response.content):
+                        last_id, failures = event.event_id or last_id, 0
+                        yield event
+                    failures += 1
+            except UnavailableError:
+                failures += 1
+            await asyncio.sleep(min(0.1 * 2**failures, 2.0))
+        raise UnavailableError("the gateway does not answer: is it running?")
+
+    async def _patiently(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        for failures in range(RETRIES_MAX):
+            try:
+                return await self._call(method, path, **options)
+            except UnavailableError:
+                if failures == RETRIES_MAX - 1:
+                    raise
+                await asyncio.sleep(min(0.1 * 2**failures, 2.0))
+        raise AssertionError
+
+    async def _call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        async with self._response(method, path, **options) as response:
+            text = await response.text()
+            document: dict[str, Any] = json.loads(text) if text else {}
+            return document
+
+    @asynccontextmanager
+    async def _response(
+        self,
+        method: str,
+        path: str,
+        **options: Any,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        assert self._session is not None, "use it as a context manager"
+        headers = {**self._headers, **options.pop("headers", {})}
+        try:
+            async with self._session.request(
+                method, self._url + path, headers=headers, **options
+            ) as response:
+                if response.status >= 400:  # noqa: PLR2004 - the class of an HTTP status
+                    raise _problem(response.status, await response.text())
+                yield response
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise UnavailableError(f"{self._url} does not answer: {error}") from error
+
+
+async def _parsed(stream: aiohttp.StreamReader) -> AsyncIterator[ServerEvent]:
+    """Parse server-sent events: fields until an empty line, comments skipped."""
+    fields: dict[str, str] = {}
+    async for raw in stream:
+        line = raw.decode().rstrip("\r\n")
+        if line.startswith(":"):
+            continue
+        if line:
+            name, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            fields[name] = f"{fields[name]}\n{value}" if name in fields else value
+        elif fields:
+            data = json.loads(fields.get("data", "{}"))
+            yield ServerEvent(fields.get("id", ""), fields.get("event", "message"), data)
+            fields = {}
+
+
+def _problem(status: int, text: str) -> TdpError:
+    """Return the error that a problem document tells of (RFC 9457)."""
+    try:
+        problem = json.loads(text)
+    except ValueError:
+        problem = {"detail": text[:500]}
+    detail = str(problem.get("detail") or problem.get("title") or f"status {status}")
+    reason = str(problem.get("reason") or "REFUSED")
+    violations = [
+        FieldViolation(str(one.get("pointer", "")), str(one.get("detail", "")))
+        for one in problem.get("errors", ())
+        if isinstance(one, dict)
+    ]
+    if status == 409:  # noqa: PLR2004 - Conflict
+        if "existing_id" in problem:
+            return AlreadyExistsError(detail, existing_id=problem["existing_id"], reason=reason)
+        return FailedPreconditionError(detail, reason=reason)
+    kind = _KINDS.get(status, InternalError if status >= 500 else InvalidArgumentError)  # noqa: PLR2004
+    return kind(detail, reason=reason, field_violations=violations)

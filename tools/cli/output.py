@@ -1,0 +1,96 @@
+"""What the command line writes: tables and bars for people, JSON for programs, clear errors."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from foundation.errors import ErrorCode, TdpError
+
+out: Final = Console(highlight=False)
+err: Final = Console(stderr=True, highlight=False)
+
+
+class ExitCode(IntEnum):
+    """What the exit status says; published in `tdp --help` and the guides."""
+
+    DONE = 0
+    FAILED = 1
+    REFUSED = 2
+    UNREACHABLE = 3
+    NEEDS_ATTENTION = 4
+    INTERRUPTED = 130
+
+
+_UNREACHABLE: Final = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED})
+_FAILED: Final = frozenset({ErrorCode.INTERNAL, ErrorCode.UNKNOWN, ErrorCode.DATA_LOSS})
+
+
+def write_json(document: object) -> None:
+    """Write one JSON document on a line of its own to standard output."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=False, default=str) + "\n")
+    sys.stdout.flush()
+
+
+def show(document: object, *, as_json: bool, render: Callable[[Console], None]) -> None:
+    """Write the document as JSON, or render it for a person."""
+    if as_json:
+        write_json(document)
+    else:
+        render(out)
+
+
+def table(title: str, *columns: str) -> Table:
+    """Return an empty table in the house's look."""
+    made = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    return made
+
+
+def report_error(error: TdpError) -> ExitCode:
+    """Write what was wrong to standard error and return the exit status for it."""
+    err.print(f"[bold red]{error.reason}[/] {_plain(error.message)}")
+    for violation in error.field_violations:
+        err.print(f"  [bold]{violation.field}[/]: {_plain(violation.description)}")
+    if error.code in _UNREACHABLE:
+        return ExitCode.UNREACHABLE
+    return ExitCode.FAILED if error.code in _FAILED else ExitCode.REFUSED
+
+
+def status_style(status: str) -> str:
+    """Return the status in its colour."""
+    colours: Mapping[str, str] = {
+        "COMPLETED": "green",
+        "SUCCEEDED": "green",
+        "READY": "green",
+        "DURABLE": "green",
+        "FAILED": "red",
+        "NEEDS_ATTENTION": "red",
+        "TIMED_OUT": "red",
+        "CANCELED": "yellow",
+        "CANCELING": "yellow",
+        "CURRENT": "cyan",
+    }
+    colour = colours.get(status)
+    return f"[{colour}]{status}[/]" if colour else status
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", "\\[")
+
+
+def enum_name(name: str, prefix: str) -> str:
+    """Return an enum value's name without the prefix that the contract gives it."""
+    return name.removeprefix(prefix)
+
+
+def as_document(message: Any) -> Any:  # noqa: ANN401 - any message of the contract
+    """Return a message as a JSON document with the contract's field names."""
+    from google.protobuf.json_format import MessageToDict
+
+    return MessageToDict(message, preserving_proto_field_name=True)
