@@ -395,8 +395,17 @@ def refusal_of(facts: AttemptFacts | None, node_id: str, lease_version: int) -> 
     if facts.lease_version != lease_version:
         return LEASE_LOST
     if ATTEMPT_MACHINE.is_terminal(facts.status):
-        return ATTEMPT_ENDED if facts.status is not AttemptStatus.LOST else LEASE_LOST
+        return _refusal_when(facts.status)
     return RESULT_PENDING if facts.pending_result else ""
+
+
+def refusal_after(ending: Ending) -> str:
+    """Return why events that follow this ending have no effect."""
+    return RESULT_PENDING if ending.commit else _refusal_when(ending.status)
+
+
+def _refusal_when(status: AttemptStatus) -> str:
+    return LEASE_LOST if status is AttemptStatus.LOST else ATTEMPT_ENDED
 
 
 def judge_success(facts: AttemptFacts, result: ResultSeen, usage_json: str = "") -> ReportVerdict:

@@ -16,6 +16,7 @@ from control_plane.core.executions.outcomes import (
     Settlement,
     failed,
     judge_success,
+    refusal_after,
     refusal_of,
     settled,
     stopped,
@@ -34,7 +35,6 @@ from foundation.postgres.named_sql import NamedSql
 from foundation.postgres.pool import Connection, Database, Record
 
 _SQL: Final = NamedSql.load("control_plane.sql.queries", "inbox.sql", "outcomes.sql")
-ATTEMPT_ENDED_IN_BATCH: Final = "ATTEMPT_ENDED"
 
 
 @dataclass(slots=True)
@@ -45,10 +45,23 @@ class _Batch:
     repeats: dict[str, int]
     fates: dict[str, EventFate] = field(default_factory=dict)
     endings: dict[AttemptId, tuple[AttemptFacts, Ending]] = field(default_factory=dict)
+    late: list[NodeEvent] = field(default_factory=list)
+    """Events that follow their attempt's final one within the batch."""
 
     def open_events(self) -> Iterable[NodeEvent]:
-        """The events whose fate is not known, in order."""
-        return (event for event in self.events.values() if event.event_id not in self.fates)
+        """The events that may have an effect and whose fate is not known, in order."""
+        late = {event.event_id for event in self.late}
+        return (
+            event
+            for event in self.events.values()
+            if event.event_id not in self.fates and event.event_id not in late
+        )
+
+    def refuse_late(self) -> None:
+        """Refuse what follows a final event, as if it had come in a batch of its own."""
+        for event in self.late:
+            _, ending = self.endings[AttemptId(event.attempt_id)]
+            self.refuse(event, refusal_after(ending))
 
     def refuse(self, event: NodeEvent, reason: str) -> None:
         self.fates[event.event_id] = EventFate(event.event_id, accepted=False, reason=reason)
@@ -137,10 +150,8 @@ class PostgresInboxStore:
     ) -> None:
         for event in list(batch.open_events()):
             facts = locked.facts[AttemptId(event.attempt_id)]
-            if facts.attempt_id in batch.endings:
-                batch.refuse(event, ATTEMPT_ENDED_IN_BATCH)
-                continue
             batch.apply(event, facts, await self._verdict(event, facts, counts))
+        batch.refuse_late()
 
     async def _verdict(
         self, event: NodeEvent, facts: AttemptFacts, counts: Mapping[str, int]
@@ -192,11 +203,17 @@ def _folded(events: Sequence[NodeEvent]) -> _Batch:
 
 
 def _refuse_unfit(batch: _Batch, locked: LockedAttempts) -> None:
+    final: set[str] = set()
     for event in list(batch.open_events()):
         facts = locked.facts.get(AttemptId(event.attempt_id))
         reason = refusal_of(facts, event.node_id, event.lease_version)
         if reason:
             batch.refuse(event, reason)
+        elif event.attempt_id in final:
+            batch.late.append(event)
+        elif not isinstance(event.fact, ArtifactsReported):
+            # Whatever is made of it, nothing that follows it counts.
+            final.add(event.attempt_id)
 
 
 async def _report_artifacts(connection: Connection, batch: _Batch) -> Mapping[str, int]:

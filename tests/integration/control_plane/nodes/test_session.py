@@ -186,9 +186,7 @@ async def test_verdicts_keep_cancel_and_forget(world: World) -> None:
         await node.report(success_message(ended))
         await node.hear_of("event_ack")
         async with node_of(replica, node_id) as newer:
-            welcome = await newer.hello(
-                kept, canceled, ended, foreign, last_command_sequence=3
-            )
+            welcome = await newer.hello(kept, canceled, ended, foreign, last_command_sequence=3)
             verdicts = {one.attempt_id: one.verdict for one in welcome.verdicts}
     assert verdicts == {
         kept.attempt_id: pb.VERDICT_KEEP,
@@ -246,9 +244,7 @@ async def test_a_zombies_late_result_is_fenced_and_kept(world: World) -> None:
         await node.hello()
         await node.hear_of("commands")
         await _expire_now(world, attempt.attempt_id)
-        await _until(
-            replica, world, "select status = 'LOST' from attempts where number = 1"
-        )
+        await _until(replica, world, "select status = 'LOST' from attempts where number = 1")
         step = await world.fetch_step(attempt)
         assert (step["status"], step["attempt_number"]) == ("READY", 2)
         # The node is told to stop what it still runs.

@@ -18,8 +18,8 @@ from control_plane.core.nodes.commands import RunPayload
 from control_plane.core.nodes.domain import (
     CapabilityDeclaration,
     Fact,
-    Hello,
     HeldAttempt,
+    Hello,
     NodeEvent,
     OpenedSession,
     WorkFailed,
@@ -285,9 +285,7 @@ class World:
 
     async def dump(self) -> dict[str, list[tuple]]:
         """Everything that a batch may change, without times and made ids, in a stable order."""
-        return {
-            name: await self.rows(statement) for name, statement in _DUMPS.items()
-        }
+        return {name: await self.rows(statement) for name, statement in _DUMPS.items()}
 
 
 _DUMPS = {
