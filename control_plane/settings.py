@@ -1,23 +1,20 @@
 """What a control plane can be told, read once from TDP_CONTROL_… variables."""
 
-import ipaddress
-from pathlib import Path
-from typing import ClassVar
-
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from control_plane.core.nodes.leases import LeaseFigures
+from foundation.grpc.settings import GrpcServerSettings
 from foundation.secrets import KeyRing
 from foundation.settings import ServiceSettings
 
 _SHA256_HEX_CHARS = 64
 
 
-class ControlPlaneSettings(ServiceSettings):
+class ControlPlaneSettings(ServiceSettings, GrpcServerSettings):
     """Settings of one replica; all replicas of one database share all but the addresses."""
 
     model_config = SettingsConfigDict(env_prefix="TDP_CONTROL_")
-    variables_read_elsewhere: ClassVar[frozenset[str]] = frozenset()
 
     database_dsn: SecretStr = Field(description="DSN of the control plane's own database.")
     database_pool_size_max: int = Field(
@@ -26,14 +23,6 @@ class ControlPlaneSettings(ServiceSettings):
     nats_url: str = Field("nats://127.0.0.1:4222", description="Where NATS with JetStream is.")
     nats_stream_bytes_max: int = Field(
         256 * 1024 * 1024, ge=1024 * 1024, description="Bound of the wake-up stream in bytes."
-    )
-    grpc_host: str = Field("127.0.0.1", description="Address to serve gRPC on.")
-    grpc_port: int = Field(7300, ge=0, le=65535, description="Port to serve gRPC on; 0: any.")
-    grpc_reflection: bool = Field(default=True, description="Offer server reflection.")
-    tls_certificate_path: Path | None = Field(None, description="PEM certificate chain.")
-    tls_private_key_path: Path | None = Field(None, description="PEM key of the certificate.")
-    tls_client_ca_path: Path | None = Field(
-        None, description="PEM CA that every client's certificate must come from (mTLS)."
     )
     secret_keys: SecretStr = Field(
         description="Keys for secrets at rest, VERSION:BASE64[,VERSION:BASE64…]; highest seals."
@@ -82,25 +71,20 @@ class ControlPlaneSettings(ServiceSettings):
             raise ValueError(message)
         return value
 
-    @model_validator(mode="after")
-    def _tls_is_whole(self) -> "ControlPlaneSettings":
-        if (self.tls_certificate_path is None) != (self.tls_private_key_path is None):
-            message = "TLS needs both the certificate and the private key: set both or neither"
-            raise ValueError(message)
-        return self
-
     @property
     def key_ring(self) -> KeyRing:
         """The keys for secrets at rest."""
         return KeyRing.parse(self.secret_keys.get_secret_value())
 
     @property
-    def serves_loopback_only(self) -> bool:
-        """Whether only this machine can reach the server."""
-        try:
-            return ipaddress.ip_address(self.grpc_host).is_loopback
-        except ValueError:
-            return self.grpc_host == "localhost"
+    def figures(self) -> LeaseFigures:
+        """The times that nodes and control planes share."""
+        return LeaseFigures(
+            lease_ttl_s=self.lease_ttl_s,
+            heartbeat_interval_s=self.heartbeat_interval_s,
+            scheduling_ttl_s=self.scheduling_ttl_s,
+            stop_budget_s=self.stop_budget_s,
+        )
 
 
 def _is_hexadecimal(text: str) -> bool:

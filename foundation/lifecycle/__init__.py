@@ -2,6 +2,7 @@
 
 from foundation.lifecycle.loops import DueLoop, LoopConfig, periodic
 from foundation.lifecycle.process import ProcessConfig, run_process
+from foundation.lifecycle.running import Runnable, RunningService
 from foundation.lifecycle.service import (
     Service,
     ServiceDiedError,
@@ -15,6 +16,8 @@ __all__ = [
     "DueLoop",
     "LoopConfig",
     "ProcessConfig",
+    "Runnable",
+    "RunningService",
     "Service",
     "ServiceDiedError",
     "StopRequest",
