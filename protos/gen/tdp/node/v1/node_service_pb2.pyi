@@ -34,7 +34,9 @@ class _VerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Verdict.Value
     VERDICT_CANCEL: _Verdict.ValueType  # 2
     """Stop it and report."""
     VERDICT_FORGET: _Verdict.ValueType  # 3
-    """It is no longer this node's: stop it, drop its events, delete its files."""
+    """It is no longer this node's: stop it and delete its files. Events of it that are stored are
+    still sent, and acknowledged without effect, so that a late result stays visible.
+    """
 
 class Verdict(_Verdict, metaclass=_VerdictEnumTypeWrapper):
     """Verdict says what becomes of a held attempt."""
@@ -46,7 +48,9 @@ VERDICT_KEEP: Verdict.ValueType  # 1
 VERDICT_CANCEL: Verdict.ValueType  # 2
 """Stop it and report."""
 VERDICT_FORGET: Verdict.ValueType  # 3
-"""It is no longer this node's: stop it, drop its events, delete its files."""
+"""It is no longer this node's: stop it and delete its files. Events of it that are stored are
+still sent, and acknowledged without effect, so that a late result stays visible.
+"""
 Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
 
 class _GrantMethod:
@@ -570,7 +574,7 @@ Global___LeaseReference: _TypeAlias = LeaseReference  # noqa: Y015
 @_typing.final
 class HeartbeatReply(_message.Message):
     """HeartbeatReply names the leases that were renewed and those that are lost. One that is in neither
-    list was not looked at (it was locked, or had more than 5/6 of its time left): ask again.
+    list was left as it is (it was locked, or had more than 5/6 of its time left): ask again.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -582,9 +586,7 @@ class HeartbeatReply(_message.Message):
     """The number of the heartbeat that is answered."""
     @_builtins.property
     def renewed(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaseReference]:
-        """Renewed, or still holding more than 5/6 of their time: they last lease_ttl from the sending of
-        that heartbeat, of which the agent uses 5/6.
-        """
+        """Renewed by this heartbeat: they last lease_ttl from its sending, of which the agent uses 5/6."""
 
     @_builtins.property
     def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaseReference]:
@@ -714,7 +716,9 @@ class RunCommand(_message.Message):
     lease_version: _builtins.int
     """Its lease version, at least 1."""
     last_heartbeat_number: _builtins.int
-    """The number of the newest heartbeat received in this session when this is sent; Hello is 0."""
+    """The number of the newest heartbeat received in this session before lease_remaining was read;
+    Hello is 0. The first deadline is that heartbeat's sending + lease_remaining - lease_ttl / 6.
+    """
     task_id: _builtins.str
     """The task."""
     execution_id: _builtins.str
