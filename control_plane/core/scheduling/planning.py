@@ -145,7 +145,7 @@ class _Board:
                 heapreplace(heap, (current, node_id))
             else:
                 taken = requirement.affinity.minimum_resources
-                self._nodes[node_id] = _with_one_more(node, taken)
+                self._nodes[node_id] = with_one_more(node, taken)
                 return node_id
         return None
 
@@ -187,7 +187,8 @@ def _identity(requirement: Requirement) -> tuple[object, ...]:
     )
 
 
-def _with_one_more(node: NodeFacts, taken: Resources) -> NodeFacts:
+def with_one_more(node: NodeFacts, taken: Resources) -> NodeFacts:
+    """Return the node with one slot and these resources taken."""
     reserved = node.reserved
     return replace(
         node,

@@ -1,0 +1,325 @@
+"""Scheduling on PostgreSQL: claims in one statement, dispatch of a batch in one transaction."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Final
+
+import structlog
+
+from control_plane.adapters.outbound.postgres.dispatch_writer import (
+    DispatchedRow,
+    DispatchWriter,
+    LockedRow,
+)
+from control_plane.adapters.outbound.postgres.engine_store import strikes_all
+from control_plane.adapters.outbound.postgres.input_schemas import InputSchemas
+from control_plane.adapters.outbound.postgres.snapshots import WorkflowSnapshots
+from control_plane.core.executions.domain import ExecutionId, StepKey, StepRef
+from control_plane.core.executions.execution_state import ClosingReason, ExecutionStatus
+from control_plane.core.executions.step_state import StepStatus
+from control_plane.core.scheduling.dispatching import Fate, LockedRequest, judge
+from control_plane.core.scheduling.domain import (
+    Management,
+    NodeFacts,
+    NodeId,
+    Requirement,
+    Runtime,
+)
+from control_plane.core.scheduling.planning import Placement, Request, RequestKey
+from control_plane.core.scheduling.ports import (
+    ClaimedRequests,
+    DispatchedBatch,
+    Opening,
+    ParkedRequest,
+)
+from control_plane.core.scheduling.requirements import affinity_to_json, requirement_from
+from control_plane.core.workflows.domain import Resources
+from foundation.failpoints import failpoint
+from foundation.ids import IdSource
+from foundation.postgres.named_sql import NamedSql
+from foundation.postgres.pool import Connection, Database, Record
+
+_SQL: Final = NamedSql.load("control_plane.sql.queries", "scheduling.sql")
+_REQUIREMENTS_MAX: Final = 1_000
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingFigures:
+    """Times in seconds: of leases, of heartbeats, of claims, and how long a request is parked."""
+
+    lease_ttl_s: float = 60.0
+    scheduling_ttl_s: float = 15.0
+    claim_ttl_s: float = 15.0
+    parked_s: float = 300.0
+
+
+class PostgresSchedulingStore:
+    """Implements SchedulingStore."""
+
+    def __init__(
+        self,
+        database: Database,
+        snapshots: WorkflowSnapshots,
+        ids: IdSource,
+        figures: SchedulingFigures,
+    ) -> None:
+        self._database = database
+        self._snapshots = snapshots
+        self._figures = figures
+        self._schemas = InputSchemas()
+        self._writer = DispatchWriter(ids, figures.lease_ttl_s, figures.parked_s)
+
+    async def claim(
+        self, claim_id: str, count_max: int, openings: Sequence[Opening]
+    ) -> ClaimedRequests:
+        """Take requests that are due and parked ones for the openings; see the port."""
+        asked = [one.requirement for one in openings]
+        rows = await self._database.fetch(
+            _SQL.claim_requests,
+            claim_id,
+            count_max,
+            timedelta(seconds=self._figures.claim_ttl_s),
+            [one.capability for one in asked],
+            [one.capability_version for one in asked],
+            [affinity_to_json(one.affinity) for one in asked],
+            [one.count for one in openings],
+        )
+        return ClaimedRequests(
+            requests=[_request(row) for row in rows if row["execution_id"] is not None],
+            now=rows[0]["now"],
+            next_due_in_s=rows[0]["next_due_in_s"],
+        )
+
+    async def nodes(self) -> Sequence[NodeFacts]:
+        """Return all nodes as they are now; see the port."""
+        figures = self._figures
+        rows = await self._database.fetch(
+            _SQL.read_nodes, figures.scheduling_ttl_s, figures.lease_ttl_s
+        )
+        return [_node(row) for row in rows]
+
+    async def running_by_application(self) -> Mapping[str, int]:
+        """Count each application's live attempts; see the port."""
+        rows = await self._database.fetch(_SQL.count_running)
+        return {row["application_id"]: row["running_count"] for row in rows}
+
+    async def dispatch(self, claim_id: str, placements: Sequence[Placement]) -> DispatchedBatch:
+        """Make proposals facts, as far as everything still allows it; see the port."""
+        unique = list({one.request.key: one for one in reversed(placements)}.values())[::-1]
+        try:
+            return await self._dispatch_together(claim_id, unique)
+        except Exception as error:
+            if strikes_all(error):
+                raise
+            if len(unique) == 1:
+                # Its claim is left to end: so it is tried again, later and seldom.
+                _log.exception("dispatch_refused", request=str(unique[0].request.key))
+                return DispatchedBatch()
+        batches = [await self.dispatch(claim_id, [one]) for one in unique]
+        return DispatchedBatch(
+            fates={key: fate for one in batches for key, fate in one.fates.items()},
+            node_ids=frozenset(node_id for one in batches for node_id in one.node_ids),
+            started=frozenset(started for one in batches for started in one.started),
+            to_advance=frozenset(again for one in batches for again in one.to_advance),
+        )
+
+    async def park(self, claim_id: str, requests: Sequence[ParkedRequest]) -> None:
+        """Put claimed requests back, with the reasons; see the port."""
+        texts: dict[int, str] = {}
+        for one in requests:
+            # Requests that ask for the same share one object of reasons.
+            if id(one.reasons) not in texts:
+                texts[id(one.reasons)] = json.dumps(list(one.reasons), ensure_ascii=False)
+        await self._database.fetch(
+            _SQL.park_requests,
+            claim_id,
+            *_key_columns([one.key for one in requests]),
+            [texts[id(one.reasons)] for one in requests],
+            [one.never for one in requests],
+            timedelta(seconds=self._figures.parked_s),
+        )
+
+    async def parked_requirements(self) -> Sequence[Requirement]:
+        """Return what the parked requests ask for; see the port."""
+        rows = await self._database.fetch(_SQL.parked_requirements, _REQUIREMENTS_MAX)
+        return [
+            requirement_from(row["capability"], row["capability_version"], row["requirement"])
+            for row in rows
+        ]
+
+    async def _dispatch_together(
+        self, claim_id: str, placements: Sequence[Placement]
+    ) -> DispatchedBatch:
+        async def run(connection: Connection) -> DispatchedBatch:
+            batch = await self._dispatch_in(connection, claim_id, placements)
+            await failpoint("dispatch.commit.before")
+            return batch
+
+        batch = await self._database.run_transaction(run)
+        await failpoint("dispatch.commit.after")
+        return batch
+
+    async def _dispatch_in(
+        self, connection: Connection, claim_id: str, placements: Sequence[Placement]
+    ) -> DispatchedBatch:
+        keys = [one.request.key for one in placements]
+        locked_rows = await connection.fetch(_SQL.lock_requests, claim_id, *_key_columns(keys))
+        fates = dict.fromkeys(keys, Fate.LOST)
+        if not locked_rows:
+            return DispatchedBatch(fates)
+        rows, now = await self._locked(connection, locked_rows, placements)
+        nodes, sequences = await self._lock_nodes(connection, rows)
+        judged = judge([one.facts for one in rows], nodes, now, self._figures.scheduling_ttl_s)
+        fates |= judged
+        dispatched = [DispatchedRow(one, judged[one.facts.placement.request.key]) for one in rows]
+        return await self._writer.write(connection, dispatched, sequences, now, fates)
+
+    async def _locked(
+        self,
+        connection: Connection,
+        locked_rows: Sequence[Record],
+        placements: Sequence[Placement],
+    ) -> tuple[list[LockedRow], datetime]:
+        """Read, in the order of the placements, what was locked and all that it rests on."""
+        by_key = {_key(row): row for row in locked_rows}
+        ours = [one for one in placements if one.request.key in by_key]
+        steps = await connection.fetch(
+            _SQL.read_steps, *_key_columns([one.request.key for one in ours])
+        )
+        step_by_key = {_key(row): row for row in steps}
+        workflows = await self._snapshots.get(
+            connection, (row["snapshot_digest"] for row in locked_rows)
+        )
+        await self._schemas.load(connection, {_offered(one.request.requirement) for one in ours})
+        rows: list[LockedRow] = []
+        for placement in ours:
+            row, step = by_key[placement.request.key], step_by_key[placement.request.key]
+            workflow = workflows[row["snapshot_digest"]]
+            if isinstance(workflow, Exception):
+                raise workflow
+            definition = workflow.steps[placement.request.key.step.step_key].definition
+            facts = self._facts(
+                placement,
+                row,
+                step,
+                is_failure_step=workflow.definition.failure_step == definition.key,
+            )
+            rows.append(LockedRow(facts, definition, row, step))
+        return rows, steps[0]["now"]
+
+    def _facts(
+        self, placement: Placement, row: Record, step: Record, *, is_failure_step: bool
+    ) -> LockedRequest:
+        closing_as, attempt_node_id = row["closing_as"], step["attempt_node_id"]
+        return LockedRequest(
+            placement=placement,
+            execution_status=ExecutionStatus(row["status"]),
+            closing_as=None if closing_as is None else ClosingReason(closing_as),
+            paused=row["paused"],
+            is_failure_step=is_failure_step,
+            step_status=StepStatus(step["status"]),
+            step_attempt_number=step["step_attempt_number"],
+            step_deadline_at=step["deadline_at"],
+            attempt_node_id=None if attempt_node_id is None else NodeId(attempt_node_id),
+            input_problem=self._schemas.problem_of(
+                *_offered(placement.request.requirement), step["input"] or "null"
+            ),
+        )
+
+    async def _lock_nodes(
+        self, connection: Connection, rows: Sequence[LockedRow]
+    ) -> tuple[dict[NodeId, NodeFacts], dict[NodeId, int]]:
+        """Lock the proposed nodes; return them, and the sequences of their newest commands."""
+        node_ids = {one.facts.placement.node_id for one in rows}
+        found = await connection.fetch(
+            _SQL.lock_nodes,
+            self._figures.scheduling_ttl_s,
+            self._figures.lease_ttl_s,
+            sorted(node_ids),
+        )
+        nodes = {NodeId(row["node_id"]): _node(row) for row in found}
+        return nodes, {NodeId(row["node_id"]): row["last_command_sequence"] for row in found}
+
+
+async def release_requests(connection: Connection, execution_id: str) -> None:
+    """Make the parked requests of an execution due, in the transaction that resumes it."""
+    await connection.execute(_SQL.release_requests, execution_id)
+
+
+def _offered(requirement: Requirement) -> tuple[str, str]:
+    return requirement.capability, requirement.capability_version
+
+
+def _key(row: Record) -> RequestKey:
+    return RequestKey(
+        ExecutionId(row["execution_id"]),
+        StepRef(StepKey(row["step_key"]), row["item_index"]),
+        row["attempt_number"],
+    )
+
+
+def _key_columns(keys: Sequence[RequestKey]) -> list[list[object]]:
+    return [
+        [key.execution_id for key in keys],
+        [key.step.step_key for key in keys],
+        [key.step.item_index for key in keys],
+        [key.attempt_number for key in keys],
+    ]
+
+
+def _request(row: Record) -> Request:
+    return Request(
+        key=_key(row),
+        application_id=row["application_id"],
+        priority=row["priority"],
+        queued_at=row["created_at"],
+        requirement=requirement_from(
+            row["capability"], row["capability_version"], row["requirement"]
+        ),
+    )
+
+
+def _node(row: Record) -> NodeFacts:
+    return NodeFacts(
+        node_id=NodeId(row["node_id"]),
+        name=row["name"],
+        group=row["node_group"],
+        management=Management(row["management"]),
+        runtime=Runtime(row["runtime"]),
+        not_ready_reason=row["not_ready_reason"],
+        heartbeat_age_s=row["heartbeat_age_s"],
+        capabilities=_capabilities(row["capabilities"]),
+        labels=_labels(row["labels"]),
+        weight=row["weight"],
+        slot_count=row["slot_count"],
+        running_count=row["running_count"],
+        resources=_resources(row, ""),
+        reserved=_resources(row, "reserved_"),
+    )
+
+
+def _resources(row: Record, prefix: str) -> Resources:
+    return Resources(
+        row[f"{prefix}cpu_millis"],
+        row[f"{prefix}memory_bytes"],
+        row[f"{prefix}disk_bytes"],
+        row[f"{prefix}gpu_count"],
+    )
+
+
+# Hundreds of nodes are read many times a second, and what they offer hardly ever changes.
+
+
+@lru_cache(maxsize=2_048)
+def _capabilities(text: str) -> Mapping[tuple[str, str], str]:
+    return {(name, version): refusal for name, version, refusal in json.loads(text)}
+
+
+@lru_cache(maxsize=2_048)
+def _labels(text: str) -> Mapping[str, str]:
+    labels: dict[str, str] = json.loads(text)
+    return labels
