@@ -18,6 +18,8 @@ CONTROL_PLANE_FAILPOINTS: Final = frozenset(
         "engine.commit.before",
         "enrol.commit.after",
         "enrol.commit.before",
+        "intake.commit.after",
+        "intake.commit.before",
         "lease.expire.after",
         "lease.expire.before",
         "lease.renew.after",

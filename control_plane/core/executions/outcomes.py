@@ -68,6 +68,8 @@ class AttemptFacts:
     capability_version: str
     closing: bool
     """Whether the execution is ending, so that nothing is tried again."""
+    canceling: bool
+    """Whether it is ending because of a cancel, which the failure step heeds too."""
     snapshot_digest: str
 
     @property

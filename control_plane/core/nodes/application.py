@@ -29,6 +29,7 @@ from control_plane.core.nodes.session import (
 from control_plane.core.wakeups import LocalHints
 from foundation.batching import Batcher, is_rejection
 from foundation.clock import Clock
+from foundation.errors import InternalError
 from foundation.failpoints import failpoint
 from foundation.wakeup import Wakeup
 
@@ -198,7 +199,7 @@ class NodeSessions:
         for event, result in zip(events, results, strict=True):
             if isinstance(result, EventFate):
                 fates.append(result)
-            elif isinstance(result, Exception) and is_rejection(result):
+            elif isinstance(result, Exception) and _rejects(result):
                 fates.append(await self._reject(event, result))
             else:
                 _log.warning("event_not_stored", event_id=event.event_id, exc_info=result)
@@ -246,6 +247,11 @@ class ProgressBoard:
         """Take everything folded so far."""
         marks, self._marks = list(self._marks.values()), {}
         return marks
+
+
+def _rejects(error: Exception) -> bool:
+    """Whether the event itself is at fault; a defect of ours is not, and is tried again."""
+    return is_rejection(error) and not isinstance(error, InternalError)
 
 
 def _draining() -> ReplicaDrainingError:

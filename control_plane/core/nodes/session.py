@@ -261,7 +261,8 @@ class LiveSessions:
         node_id = session.ref.node_id
         if self._sessions.get(node_id) is session:
             del self._sessions[node_id]
-            self._closed[node_id] = session.ref
+        # Also one whose Welcome never left; the row of a newer session is not touched.
+        self._note_closed(session.ref)
 
     def wake(self, node_ids: Iterable[str]) -> None:
         """Look for commands of those nodes that are in session here; others are ignored.
@@ -276,10 +277,14 @@ class LiveSessions:
         return closed
 
     def put_back_closed(self, refs: Iterable[SessionRef]) -> None:
-        """Keep sessions whose end could not be noted; a node that came back is left alone."""
+        """Keep sessions whose end could not be noted."""
         for ref in refs:
-            if ref.node_id not in self._sessions:
-                self._closed.setdefault(ref.node_id, ref)
+            self._note_closed(ref)
+
+    def _note_closed(self, ref: SessionRef) -> None:
+        known = self._closed.get(ref.node_id)
+        if known is None or known.generation < ref.generation:
+            self._closed[ref.node_id] = ref
 
     def heartbeat_lists(self) -> list[tuple[Session, Heartbeat]]:
         """Take the heartbeats that wait for a tick."""

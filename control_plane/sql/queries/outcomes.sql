@@ -24,6 +24,7 @@ select
         execution.closing_as is not null
         or execution.status not in ('CREATED', 'QUEUED', 'RUNNING')
     ) as closing,
+    execution.status not in ('CREATED', 'QUEUED', 'RUNNING') as canceling,
     execution.snapshot_digest,
     tdp_now() as now
 from attempts as attempt
@@ -35,12 +36,6 @@ inner join executions as execution on execution.execution_id = attempt.execution
 where attempt.attempt_id = any($1::uuid[])
 order by attempt.attempt_id
 for update of attempt;
-
--- name: read_snapshot
--- purpose: reads a frozen definition, for the retry policies of its steps
-select definition
-from workflow_snapshots
-where digest = $1;
 
 -- name: end_attempts
 -- purpose: writes everything that the end of some attempts changes, for all of them at once

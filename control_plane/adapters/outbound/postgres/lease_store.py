@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
+import structlog
+
 from control_plane.adapters.outbound.postgres.outcome_writer import OutcomeWriter
 from control_plane.core.executions.attempt_state import StopReason
 from control_plane.core.executions.domain import ExecutionId, StepKey, StepRef
@@ -18,12 +20,14 @@ from control_plane.core.nodes.domain import (
     lease,
 )
 from control_plane.core.nodes.leases import LeaseFigures, ListedLease
+from foundation.batching import strikes_whole_batch
 from foundation.failpoints import failpoint
 from foundation.postgres.named_sql import NamedSql
 from foundation.postgres.pool import Connection, Database, Record
 
 _SQL: Final = NamedSql.load("control_plane.sql.queries", "leases.sql", "outcomes.sql")
 EXPIRY_BATCH_SIZE_MAX: Final = 200
+_log = structlog.stdlib.get_logger(__name__)
 
 
 class PostgresLeaseStore:
@@ -83,15 +87,38 @@ class PostgresLeaseStore:
             wait_s = None if due_in_s is None else max(due_in_s, held_for_s)
             return ExpiryRound(0, wait_s, more=False), Aftermath()
         found = await self._database.fetch(_SQL.expired_attempts, as_of, EXPIRY_BATCH_SIZE_MAX)
-
-        async def run(connection: Connection) -> tuple[int, Aftermath]:
-            return await self._expire_in(connection, found, as_of)
-
         await failpoint("lease.expire.before")
-        count, aftermath = await self._database.run_transaction(run) if found else (0, Aftermath())
+        count, aftermath = await self._expire_found(found, as_of)
         await failpoint("lease.expire.after")
         more = len(found) == EXPIRY_BATCH_SIZE_MAX and count > 0
         return ExpiryRound(count, None, more=more), aftermath
+
+    async def _expire_found(self, found: Sequence[Record], as_of: object) -> tuple[int, Aftermath]:
+        """End what was found; where the batch fails for the sake of one, each by itself."""
+        try:
+            return await self._expire_together(found, as_of)
+        except Exception as error:
+            if strikes_whole_batch(error) or len(found) <= 1:
+                raise
+        count, aftermath = 0, Aftermath()
+        for one in found:
+            try:
+                ended, then = await self._expire_together([one], as_of)
+            except Exception as error:
+                if strikes_whole_batch(error):
+                    raise
+                _log.exception("attempt_not_expired", attempt_id=str(one["attempt_id"]))
+            else:
+                count, aftermath = count + ended, aftermath | then
+        return count, aftermath
+
+    async def _expire_together(
+        self, found: Sequence[Record], as_of: object
+    ) -> tuple[int, Aftermath]:
+        async def run(connection: Connection) -> tuple[int, Aftermath]:
+            return await self._expire_in(connection, found, as_of)
+
+        return await self._database.run_transaction(run) if found else (0, Aftermath())
 
     async def _expire_in(
         self, connection: Connection, found: Sequence[Record], as_of: object

@@ -1,11 +1,15 @@
 """Ends attempts in the caller's transaction: locks, reads, concludes, writes once for all."""
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from random import Random
 from typing import Final
 
+from control_plane.adapters.outbound.postgres.snapshots import (
+    SnapshotUnreadableError,
+    WorkflowSnapshots,
+)
 from control_plane.core.executions.attempt_state import AttemptStatus, StopReason
 from control_plane.core.executions.domain import AttemptId, ExecutionId, StepKey, StepRef
 from control_plane.core.executions.outcomes import (
@@ -19,48 +23,17 @@ from control_plane.core.executions.outcomes import (
     never_sent,
 )
 from control_plane.core.executions.step_state import StepStatus
-from control_plane.core.workflows.compiling import CompiledWorkflow, CompiledWorkflows
-from control_plane.core.workflows.domain import StepDefinition
-from foundation.errors import InternalError
 from foundation.ids import IdSource
 from foundation.postgres.named_sql import NamedSql
 from foundation.postgres.pool import Connection, Record
 
 _SQL: Final = NamedSql.load("control_plane.sql.queries", "outcomes.sql")
-_SNAPSHOTS_MAX: Final = 256
-
-
-class SnapshotMissingError(InternalError):
-    """An execution names a frozen definition that is not stored: a broken invariant."""
-
-    reason = "SNAPSHOT_MISSING"
-
-
-class Snapshots:
-    """Frozen definitions by digest; each is compiled once, the oldest dropped when full."""
-
-    def __init__(self, compiled: CompiledWorkflows) -> None:
-        """Share the compiled workflows of the replica."""
-        self._compiled = compiled
-        self._known: OrderedDict[str, CompiledWorkflow] = OrderedDict()
-
-    async def step(self, connection: Connection, digest: str, key: StepKey) -> StepDefinition:
-        """Return a step's definition; SnapshotMissingError when the snapshot is not stored."""
-        workflow = self._known.get(digest)
-        if workflow is None:
-            text = await connection.fetchval(_SQL.read_snapshot, digest)
-            if text is None:
-                raise SnapshotMissingError(f"workflow snapshot {digest} is not stored")
-            workflow = self._known[digest] = self._compiled.get(text, digest)
-            while len(self._known) > _SNAPSHOTS_MAX:
-                self._known.popitem(last=False)
-        return workflow.steps[key].definition
 
 
 class OutcomeWriter:
     """The one way in which attempts end in the database."""
 
-    def __init__(self, snapshots: Snapshots, ids: IdSource, random: Random) -> None:
+    def __init__(self, snapshots: WorkflowSnapshots, ids: IdSource, random: Random) -> None:
         """`random` spreads the waits of retries."""
         self._snapshots = snapshots
         self._ids = ids
@@ -88,7 +61,7 @@ class OutcomeWriter:
         """Write the ends of locked attempts, none of which occurs twice.
 
         `now` is the database's time at which they were locked. Raises TransitionForbiddenError
-        for an attempt that is over already, SnapshotMissingError.
+        for an attempt that is over already, SnapshotUnreadableError.
         """
         if not endings:
             return Aftermath()
@@ -135,11 +108,17 @@ class OutcomeWriter:
     async def _concluded(
         self, connection: Connection, facts: AttemptFacts, ending: Ending, now: datetime
     ) -> Conclusion:
-        definition = None
-        if ending.end is not None and facts.moves_step:
-            definition = await self._snapshots.step(
-                connection, facts.snapshot_digest, facts.ref.step_key
-            )
+        if ending.end is None or not facts.moves_step:
+            return conclude(facts, ending, None, now, self._random)
+        digest = facts.snapshot_digest
+        workflow = (await self._snapshots.get(connection, [digest]))[digest]
+        if isinstance(workflow, SnapshotUnreadableError):
+            raise workflow
+        failure_step = workflow.failure_step
+        if failure_step is not None and failure_step.key == facts.ref.step_key:
+            # It runs while the execution closes; only a cancel ends it too.
+            facts = replace(facts, closing=facts.canceling)
+        definition = workflow.steps[facts.ref.step_key].definition
         return conclude(facts, ending, definition, now, self._random)
 
 
@@ -180,6 +159,7 @@ def _facts(row: Record) -> AttemptFacts:
         capability=row["capability"],
         capability_version=row["capability_version"],
         closing=row["closing"],
+        canceling=row["canceling"],
         snapshot_digest=row["snapshot_digest"],
     )
 

@@ -37,6 +37,12 @@ async def _seconds_left(world: World, attempt: Attempt) -> float:
     )
 
 
+async def _stamp(world: World) -> None:
+    await world.database.fetch(
+        "update lease_guard set stamped_at = tdp_now(), hold_until = tdp_now()"
+    )
+
+
 async def test_a_tick_renews_what_is_due_and_names_what_is_lost(world: World) -> None:
     """Due leases are renewed, fresh ones not named, ended, foreign and expired ones lost."""
     session = await _session(world)
@@ -47,6 +53,7 @@ async def test_a_tick_renews_what_is_due_and_names_what_is_lost(world: World) ->
     await _left(world, expired, -1.0)
     unknown = lease(IDS.new_id(), 1)
     moved = lease(fresh.attempt_id, 2)
+    await _stamp(world)
     listed = [due.lease, expired.lease, foreign.lease, unknown]
     result = await world.leases.tick(
         [session, other], [HeartbeatList(session, [*listed, due.lease])]
@@ -93,12 +100,6 @@ async def test_a_locked_lease_is_skipped_and_a_starved_one_holds_expiry(world: W
     done, _ = await world.leases.expire()
     assert done.expired_count == 0
     assert (await world.fetch_attempt(attempt))["status"] == "DISPATCHED"
-
-
-async def _stamp(world: World) -> None:
-    await world.database.fetch(
-        "update lease_guard set stamped_at = tdp_now(), hold_until = tdp_now()"
-    )
 
 
 async def test_expiry_makes_the_next_attempt_and_tells_the_node_to_stop(world: World) -> None:
@@ -193,6 +194,23 @@ async def test_expiry_repeats_its_predicate_under_the_lock(
     assert count == 0
     assert not aftermath.execution_ids
     assert (await world.fetch_attempt(attempt))["status"] == "DISPATCHED"
+
+
+async def test_an_attempt_that_cannot_be_ended_does_not_keep_others(world: World) -> None:
+    """A definition that cannot be read strikes its own execution only."""
+    node_id = await world.add_node()
+    broken, sound = await world.new_attempt(node_id), await world.new_attempt(node_id)
+    await world.database.fetch(
+        "update executions set snapshot_digest = 'none' where execution_id = $1",
+        broken.execution_id,
+    )
+    for attempt in (broken, sound):
+        await _left(world, attempt, -0.1)
+    await _stamp(world)
+    done, aftermath = await world.leases.expire()
+    assert done.expired_count == 1
+    assert aftermath.execution_ids == {sound.execution_id}
+    assert (await world.fetch_attempt(broken))["status"] == "DISPATCHED"
 
 
 async def test_a_lease_left_too_long_by_a_clock_gone_back_is_pulled_in(world: World) -> None:

@@ -88,6 +88,19 @@ async def test_nothing_is_tried_again_for_an_execution_that_is_ending(world: Wor
     assert (await world.fetch_step(attempt))["status"] == "FAILED"
 
 
+async def test_the_failure_step_is_tried_again_while_its_execution_closes(world: World) -> None:
+    """It runs because the execution fails; a cancel alone keeps it from being repeated."""
+    node_id = await world.add_node()
+    first, second = [await world.new_attempt(node_id, "clean") for _ in range(2)]
+    await world.database.fetch("update executions set closing_as = 'FAILED'")
+    await world.database.fetch(
+        "update executions set status = 'CANCELING' where execution_id = $1", second.execution_id
+    )
+    await world.inbox.accept([failure(first), failure(second)])
+    assert (await world.fetch_step(first))["status"] == "READY"
+    assert (await world.fetch_step(second))["status"] == "FAILED"
+
+
 async def test_output_that_breaks_the_schema_fails_the_attempt(world: World) -> None:
     """The registered output schema is checked when a result is accepted."""
     node_id = await world.add_node()

@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from control_plane.core.nodes.domain import EventFate
+from control_plane.core.nodes.session import OUTGOING_COUNT_MAX, EventsStored
 from control_plane.failpoints import CONTROL_PLANE_FAILPOINTS
 from foundation.errors import ErrorCode, TdpError
 from foundation.failpoints import install_failpoints, uninstall_failpoints
@@ -359,3 +361,63 @@ async def test_hints_for_nodes_elsewhere_are_passed_on(world: World) -> None:
         assert replica.remote.woken == [stranger]
         replica.live.wake([stranger])
         assert replica.hints.nodes.take(10) == []
+
+
+async def test_a_node_that_does_not_read_is_cut_off_and_others_go_on(world: World) -> None:
+    """F22: what waits for it is bounded; its session ends, another node's is answered."""
+    deaf_id, other_id = await world.add_node("deaf"), await world.add_node("other")
+    async with (
+        running(world, write_stall_s=0.3) as replica,
+        node_of(replica, deaf_id) as deaf,
+        node_of(replica, other_id) as other,
+    ):
+        await deaf.hello()
+        await other.hello()
+        session = replica.live.get(deaf_id)
+        assert session is not None
+        big = "x" * 200_000
+        fates = EventsStored([EventFate(IDS.new_id(), accepted=False, reason=big)])
+        number = 0
+        while not session.is_ended:
+            session.offer(fates)
+            number += 1
+            await other.heartbeat(number)
+            assert (await other.hear_of("heartbeat_reply")).number == number
+        error = await session.wait_ended()
+        assert number <= OUTGOING_COUNT_MAX + 100
+        assert session.outgoing_count == 0
+        assert error is None or error.reason == "NODE_NOT_READING"
+        await deaf.close()
+
+
+async def test_an_oversized_message_is_not_written_and_the_stream_lives(world: World) -> None:
+    """F23: what no peer would take is dropped before it is written."""
+    node_id = await world.add_node()
+    async with running(world) as replica, node_of(replica, node_id) as node:
+        await node.hello()
+        session = replica.live.get(node_id)
+        assert session is not None
+        session.offer(
+            EventsStored([EventFate(IDS.new_id(), accepted=False, reason="x" * 5_000_000)])
+        )
+        await node.heartbeat(1)
+        assert (await node.hear_of("heartbeat_reply")).number == 1
+        assert not any(one.HasField("event_ack") for one in node.received)
+
+
+async def test_an_event_that_postgresql_refuses_is_stored_as_rejected(world: World) -> None:
+    """A NUL in a path strikes that event only, which is acked as rejected, once and for all."""
+    node_id = await world.add_node()
+    attempt = await world.new_attempt(node_id)
+    async with running(world) as replica, node_of(replica, node_id) as node:
+        await node.hello(attempt)
+        wrong = success_message(attempt)
+        wrong.artifacts_reported.artifacts.add(
+            relative_path="a\x00b", resource_ref="r", sha256=b"h" * 32
+        )
+        for _ in range(2):
+            await node.report(wrong, success_message(attempt))
+            results = (await node.hear_of("event_ack")).results
+            assert (results[0].accepted, results[0].reason) == (False, "EVENT_REJECTED")
+    assert (await world.fetch_attempt(attempt))["status"] == "SUCCEEDED"
+    assert await world.value("select count(*) from attempt_inbox where not accepted") == 2

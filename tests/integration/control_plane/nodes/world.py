@@ -11,7 +11,8 @@ from control_plane.adapters.outbound.postgres.command_store import PostgresComma
 from control_plane.adapters.outbound.postgres.inbox_store import PostgresInboxStore
 from control_plane.adapters.outbound.postgres.lease_store import PostgresLeaseStore
 from control_plane.adapters.outbound.postgres.node_store import PostgresNodeStore
-from control_plane.adapters.outbound.postgres.outcome_writer import OutcomeWriter, Snapshots
+from control_plane.adapters.outbound.postgres.outcome_writer import OutcomeWriter
+from control_plane.adapters.outbound.postgres.snapshots import WorkflowSnapshots
 from control_plane.core.executions.attempt_state import StopReason
 from control_plane.core.executions.failures import Failure
 from control_plane.core.nodes.commands import RunPayload
@@ -58,7 +59,14 @@ DEFINITION = {
             "capability_version": VERSION,
             "at_most_once": True,
         },
+        {
+            "key": "clean",
+            "kind": "capability",
+            "capability": CAPABILITY,
+            "capability_version": VERSION,
+        },
     ],
+    "failure_step": "clean",
 }
 
 
@@ -95,7 +103,7 @@ class World:
 
     def __post_init__(self) -> None:
         compiled = CompiledWorkflows(CelCompiler())
-        self.outcomes = OutcomeWriter(Snapshots(compiled), IDS, Random(1))
+        self.outcomes = OutcomeWriter(WorkflowSnapshots(compiled), IDS, Random(1))
         self.schemas = CapabilitySchemas(self.database)
         self.nodes = PostgresNodeStore(
             self.database,
