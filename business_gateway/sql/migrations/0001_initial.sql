@@ -39,6 +39,8 @@ create table assets (
     sha256 bytea check (octet_length(sha256) = 32),
     rejection_reason text,
     rejection_message text,
+    -- One verification at a time: a second one could take over other bytes after the verdict.
+    verifying_until timestamptz,
     created_at timestamptz not null default tdp_now(),
     decided_at timestamptz,
     check ((state = 'UPLOADING') = (decided_at is null)),
@@ -311,10 +313,9 @@ create table idempotency_records (
     operation text not null,
     key text not null check (key <> ''),
     request_sha256 bytea not null check (octet_length(request_sha256) = 32),
-    resource_id uuid not null,
-    response_status integer not null,
-    response_headers text not null,
-    response_body text not null,
+    order_id uuid not null,
+    -- The order as it was answered the first time, as JSON, to be answered again.
+    answer text not null,
     created_at timestamptz not null default tdp_now(),
     primary key (principal, operation, key)
 );

@@ -1,0 +1,1 @@
+"""Adapters: the outside, translated."""

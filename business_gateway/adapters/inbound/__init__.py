@@ -1,0 +1,1 @@
+"""Who calls the gateway: REST, gRPC, loops."""

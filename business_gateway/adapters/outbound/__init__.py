@@ -1,0 +1,1 @@
+"""What the gateway calls: its database, the object store, the control plane."""

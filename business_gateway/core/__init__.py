@@ -1,0 +1,1 @@
+"""What the gateway decides, free of transports and databases."""

@@ -1,0 +1,1 @@
+"""Source files of orders: how they come in and when they may be used."""
