@@ -14,7 +14,8 @@ from node_agent.core.session.lease_clock import AttemptId
 class CapabilityDeclaration:
     """What a capability is called and takes; schemas are JSON Schema 2020-12, canonical JSON.
 
-    An inline capability runs in the agent's event loop and takes no slot.
+    An inline capability runs in the agent's event loop and takes no slot. One that supports
+    resume goes on after a restart of the agent, with its last checkpoint, if it has one.
     """
 
     name: str
@@ -22,6 +23,7 @@ class CapabilityDeclaration:
     input_schema_json: str
     output_schema_json: str
     inline: bool
+    supports_resume: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""How the node agent reaches the world, one adapter for each port."""

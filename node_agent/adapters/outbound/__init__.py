@@ -1,0 +1,1 @@
+"""What the node agent's core reaches out to."""

@@ -1,0 +1,66 @@
+"""Runs inline capabilities in the agent's own event loop, many at once."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from foundation.clock import Clock
+from node_agent.core.execution.ports import (
+    AttemptServices,
+    Failed,
+    Outcome,
+    RunOrder,
+    Stopped,
+    Usage,
+    WorkFailure,
+)
+from node_agent.sdk.context import Context, Surroundings
+from node_agent.sdk.definition import Capability
+from node_agent.sdk.files import FileTransfers
+from node_agent.sdk.running import execute
+
+
+async def _no_one_listens() -> None:
+    """An inline capability has no watchdog but its run time-out."""
+
+
+async def run_inline(
+    capability: Capability,
+    order: RunOrder,
+    surroundings: tuple[AttemptServices, FileTransfers, Clock],
+    stops: Sequence[asyncio.Event],
+) -> Outcome:
+    """Run one attempt; ends soon once one of `stops` is set or the run time-out is over."""
+    services, transfers, clock = surroundings
+    context = Context(order, Surroundings(services, transfers, clock, _no_one_listens))
+    started_s = clock.monotonic()
+    async with asyncio.TaskGroup() as group:
+        work = group.create_task(
+            execute(capability, context, order.input_json), name=f"attempt {order.attempt_id}"
+        )
+        stopping = [
+            group.create_task(_cancel_when(stop, context, work), name="inline stop")
+            for stop in stops
+        ]
+        done, _ = await asyncio.wait([work], timeout=order.run_timeout_s)
+        for watcher in stopping:
+            watcher.cancel()
+        if not done:
+            context.cancel()
+            work.cancel()
+    usage = Usage(duration_ms=int((clock.monotonic() - started_s) * 1_000))
+    if not done and not any(stop.is_set() for stop in stops):
+        return Failed(_timed_out(order), usage)
+    return Stopped(usage) if work.cancelled() else replace(work.result(), usage=usage)
+
+
+async def _cancel_when(stop: asyncio.Event, context: Context, work: asyncio.Task[Outcome]) -> None:
+    await stop.wait()
+    context.cancel()
+    work.cancel()
+
+
+def _timed_out(order: RunOrder) -> WorkFailure:
+    return WorkFailure(
+        "RUN_TIMEOUT", f"the work was not done after {order.run_timeout_s} s", retryable=True
+    )

@@ -1,0 +1,468 @@
+"""Files from and to the object store by grants: streamed, hashed, resumed, retried in bounds."""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from http import HTTPStatus
+from pathlib import Path
+from typing import BinaryIO, Final, Self, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import aiohttp
+import stamina
+
+from foundation.clock import Clock, SystemClock
+from foundation.errors import ErrorCode, TdpError
+from node_agent.core.execution.ports import Grant
+from node_agent.sdk.files import GrantSource, Transferred
+
+_Result = TypeVar("_Result")
+_MIB: Final = 1024 * 1024
+_REFUSED_GRANT: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.GONE})
+_PASSING: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+_SERVER_ERRORS_FROM: Final = 500
+_CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_OK: Final = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT})
+
+
+@dataclass(frozen=True, slots=True)
+class TransferConfig:
+    """Bounds of one transfer.
+
+    `tries_max` counts failures in a row without headway; `wait_initial_s` and `wait_max_s`
+    bound the back-off between them. A connection on which nothing moves for
+    `silence_timeout_s` is given up. `size_bytes_max` holds where a grant names no size.
+    `restarts_max` bounds how often bytes with a wrong hash are fetched again. File grants
+    are for running a capability without servers, and refused otherwise.
+    """
+
+    tries_max: int = 8
+    wait_initial_s: float = 0.2
+    wait_max_s: float = 15.0
+    connect_timeout_s: float = 10.0
+    silence_timeout_s: float = 30.0
+    size_bytes_max: int = 50 * 1024 * _MIB
+    chunk_bytes: int = _MIB
+    restarts_max: int = 1
+    grant_margin_s: float = 2.0
+    file_grants: bool = False
+
+
+class TransferFailedError(TdpError):
+    """The store could not be reached, or answered with errors, for all tries."""
+
+    reason = "TRANSFER_FAILED"
+    retryable = True
+    code = ErrorCode.UNAVAILABLE
+
+
+class TransferRefusedError(TdpError):
+    """The store does not take the request, and will not take it later."""
+
+    reason = "TRANSFER_REFUSED"
+    code = ErrorCode.FAILED_PRECONDITION
+
+
+class ResourceMissingError(TdpError):
+    """The store has no such object."""
+
+    reason = "RESOURCE_MISSING"
+    code = ErrorCode.NOT_FOUND
+
+
+class ResourceDamagedError(TdpError):
+    """The bytes that came are not those that the grant names, even after another try."""
+
+    reason = "RESOURCE_DAMAGED"
+    retryable = True
+    code = ErrorCode.DATA_LOSS
+
+
+class ResourceTooLargeError(TdpError):
+    """The object has more bytes than may be read."""
+
+    reason = "RESOURCE_TOO_LARGE"
+    code = ErrorCode.OUT_OF_RANGE
+
+
+class _InterruptedError(Exception):
+    """This try failed; another may succeed. The text is safe to be shown."""
+
+
+class _GrantRefusedError(_InterruptedError):
+    """The store no longer takes the grant."""
+
+
+class _RangeRefusedError(_InterruptedError):
+    """What is here already is no part of the object as it is now."""
+
+
+@dataclass(slots=True)
+class _Download:
+    """How far one download is; `best_bytes` is the most it ever had."""
+
+    grants: GrantSource
+    file: BinaryIO
+    on_bytes: Callable[[], None]
+    grant: Grant | None = None
+    received_bytes: int = 0
+    best_bytes: int = 0
+    entity_tag: str = ""
+    complete: bool = False
+    digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
+
+    def begin_again(self) -> None:
+        self.file.seek(0)
+        self.file.truncate()
+        self.received_bytes = 0
+        self.entity_tag = ""
+        self.digest = hashlib.sha256()
+
+    def take(self, piece: bytes) -> None:
+        self.file.write(piece)
+        self.digest.update(piece)
+        self.received_bytes += len(piece)
+
+
+class HttpTransfers:
+    """Transfers over HTTP by presigned URLs; one connection pool, to be used as a context."""
+
+    def __init__(self, config: TransferConfig, clock: Clock | None = None) -> None:
+        """Open nothing yet."""
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._session: aiohttp.ClientSession | None = None
+        self._caller = stamina.AsyncRetryingCaller(
+            attempts=config.tries_max,
+            timeout=None,
+            wait_initial=config.wait_initial_s,
+            wait_max=config.wait_max_s,
+            wait_jitter=config.wait_initial_s,
+        )
+
+    async def __aenter__(self) -> Self:
+        """Be ready; the pool is opened by the first transfer."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the connections."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections; idempotent."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def download(
+        self, grants: GrantSource, destination: Path, on_bytes: Callable[[], None]
+    ) -> Transferred:
+        """Write the object to `destination`, whole and checked against the grant, or not at all.
+
+        Raises:
+            TransferFailedError, TransferRefusedError: the store could not or would not.
+            ResourceMissingError, ResourceDamagedError, ResourceTooLargeError: the object.
+            TdpError: whatever `grants` raises.
+        """
+        partial = destination.with_name(f"{destination.name}.part")
+        try:
+            with partial.open("w+b") as file:
+                download = _Download(grants, file, on_bytes)
+                await self._download_checked(download)
+                await asyncio.to_thread(_sync, file)
+            partial.replace(destination)
+        finally:
+            partial.unlink(missing_ok=True)
+        return Transferred(download.received_bytes, download.digest.digest())
+
+    async def _download_checked(self, download: _Download) -> None:
+        for restart in range(self._config.restarts_max + 1):
+            await self._download_all(download)
+            problem = _difference(download)
+            if problem is None:
+                return
+            if restart == self._config.restarts_max:
+                raise ResourceDamagedError(
+                    f"resource {_name(download.grant)} {problem}; upload it again"
+                )
+            download.begin_again()
+            download.complete = False
+            download.best_bytes = 0
+
+    async def _download_all(self, download: _Download) -> None:
+        """Ask until all bytes are here; headway renews the number of tries."""
+        while not download.complete:
+            await self._retried(lambda: self._try_with_headway(download), download)
+
+    async def _try_with_headway(self, download: _Download) -> None:
+        best_before = download.best_bytes
+        try:
+            await self._get(download)
+        except _InterruptedError as interruption:
+            if isinstance(interruption, _GrantRefusedError):
+                download.grant = None
+            if isinstance(interruption, _RangeRefusedError):
+                await asyncio.to_thread(download.begin_again)
+            download.best_bytes = max(download.best_bytes, download.received_bytes)
+            if download.best_bytes - best_before < self._config.chunk_bytes:
+                raise
+
+    async def _get(self, download: _Download) -> None:
+        grant = await self._current(download)
+        if grant.url.startswith("file:"):
+            await self._copy_in(download, grant)
+            return
+        headers = {**grant.headers, "Accept-Encoding": "identity", **_range(download)}
+        async with self._request("GET", grant, headers) as response:
+            _check_status(response, grant)
+            await asyncio.to_thread(_place, download, response)
+            await self._read_body(download, response)
+        download.complete = True
+
+    async def _current(self, download: _Download) -> Grant:
+        if download.grant is None or self._is_over(download.grant):
+            download.grant = await download.grants()
+        return download.grant
+
+    def _is_over(self, grant: Grant) -> bool:
+        margin = timedelta(seconds=self._config.grant_margin_s)
+        return grant.expires_at - self._clock.now() <= margin
+
+    async def _read_body(self, download: _Download, response: aiohttp.ClientResponse) -> None:
+        limit = _limit(download.grant, self._config)
+        async for piece in response.content.iter_chunked(self._config.chunk_bytes):
+            if download.received_bytes + len(piece) > limit:
+                raise ResourceTooLargeError(
+                    f"resource {_name(download.grant)} has more than the {limit} bytes allowed"
+                )
+            await asyncio.to_thread(download.take, piece)
+            download.on_bytes()
+
+    async def _copy_in(self, download: _Download, grant: Grant) -> None:
+        self._check_file_grants(grant)
+        download.begin_again()
+        await asyncio.to_thread(_read_into, download, grant, self._config.chunk_bytes)
+        download.complete = True
+
+    async def upload(
+        self, source: Path, grants: GrantSource, on_bytes: Callable[[], None]
+    ) -> Transferred:
+        """Send the whole file by PUT; every try sends it from its beginning.
+
+        Raises:
+            TransferFailedError, TransferRefusedError: the store could not or would not.
+            ResourceTooLargeError: the file is over the grant's bound.
+            TdpError: whatever `grants` raises.
+        """
+        upload = _Upload(grants, on_bytes)
+        return await self._retried(lambda: self._put(source, upload), upload)
+
+    async def _put(self, source: Path, upload: "_Upload") -> Transferred:
+        if upload.grant is None or self._is_over(upload.grant):
+            upload.grant = await upload.grants()
+        grant = upload.grant
+        size_bytes = (await asyncio.to_thread(source.stat)).st_size
+        if grant.size_bytes and size_bytes > grant.size_bytes:
+            raise ResourceTooLargeError(
+                f"{source.name} has {size_bytes} bytes, but the place {_name(grant)} takes"
+                f" {grant.size_bytes} at most"
+            )
+        if grant.url.startswith("file:"):
+            self._check_file_grants(grant)
+            return await asyncio.to_thread(_copy_out, source, grant)
+        body = _Body(source, size_bytes, self._config.chunk_bytes, upload.on_bytes)
+        headers = {**grant.headers, "Content-Length": str(size_bytes)}
+        try:
+            async with self._request("PUT", grant, headers, body.pieces()) as response:
+                _check_status(response, grant)
+        except _GrantRefusedError:
+            upload.grant = None
+            raise
+        return body.transferred()
+
+    def _check_file_grants(self, grant: Grant) -> None:
+        if not self._config.file_grants:
+            raise TransferRefusedError(
+                f"the grant for {_name(grant)} names a local file; only http and https are taken"
+            )
+
+    @contextlib.asynccontextmanager
+    async def _request(
+        self,
+        method: str,
+        grant: Grant,
+        headers: Mapping[str, str],
+        data: AsyncIterator[bytes] | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """One request; what may pass becomes an _InterruptedError, without the secret URL."""
+        try:
+            async with self._opened().request(
+                method, grant.url, headers=headers, data=data, allow_redirects=False
+            ) as response:
+                yield response
+        except aiohttp.InvalidURL as error:
+            raise TransferRefusedError(
+                f"the grant for {_name(grant)} has a URL that cannot be used"
+            ) from error
+        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+            # Not chained: the original may show the URL.
+            raise _InterruptedError(f"{method} was interrupted: {type(error).__name__}") from None
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(
+                total=None,
+                sock_connect=self._config.connect_timeout_s,
+                sock_read=self._config.silence_timeout_s,
+            )
+            self._session = aiohttp.ClientSession(
+                timeout=timeout, auto_decompress=False, skip_auto_headers={"Content-Type"}
+            )
+        return self._session
+
+    async def _retried(
+        self, work: Callable[[], Awaitable[_Result]], transfer: "_Download | _Upload"
+    ) -> _Result:
+        try:
+            return await self._caller(_InterruptedError, work)
+        except _InterruptedError as interruption:
+            raise TransferFailedError(
+                f"resource {_name(transfer.grant)}: {interruption} (after"
+                f" {self._config.tries_max} tries in a row); see whether the object store is well"
+            ) from None
+
+
+@dataclass(slots=True)
+class _Upload:
+    """One upload; its grant is replaced when it is over or refused."""
+
+    grants: GrantSource
+    on_bytes: Callable[[], None]
+    grant: Grant | None = None
+
+
+class _Body:
+    """The content of one try of an upload, hashed as it goes out."""
+
+    def __init__(
+        self, source: Path, size_bytes: int, chunk_bytes: int, on_bytes: Callable[[], None]
+    ) -> None:
+        self._source = source
+        self._size_bytes = size_bytes
+        self._chunk_bytes = chunk_bytes
+        self._on_bytes = on_bytes
+        self._sent_bytes = 0
+        self._digest = hashlib.sha256()
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        with self._source.open("rb") as file:
+            while piece := await asyncio.to_thread(self._next, file):
+                yield piece
+                self._on_bytes()
+
+    def _next(self, file: BinaryIO) -> bytes:
+        # Never more than was announced: a file that grows meanwhile breaks the connection.
+        piece = file.read(min(self._chunk_bytes, self._size_bytes - self._sent_bytes))
+        self._digest.update(piece)
+        self._sent_bytes += len(piece)
+        return piece
+
+    def transferred(self) -> Transferred:
+        if self._sent_bytes != self._size_bytes:
+            # The store answered before it had read all, so what it keeps is not known.
+            raise _InterruptedError(
+                f"the store took {self._sent_bytes} of {self._size_bytes} bytes"
+            )
+        return Transferred(self._sent_bytes, self._digest.digest())
+
+
+def _range(download: _Download) -> dict[str, str]:
+    """Ask for the rest only, and only of the same object."""
+    if not download.received_bytes:
+        return {}
+    condition = {"If-Match": download.entity_tag} if download.entity_tag else {}
+    return {"Range": f"bytes={download.received_bytes}-", **condition}
+
+
+def _check_status(response: aiohttp.ClientResponse, grant: Grant) -> None:
+    status = response.status
+    if status in _OK or status == HTTPStatus.PARTIAL_CONTENT:
+        return
+    if status in {HTTPStatus.PRECONDITION_FAILED, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE}:
+        # What is here is no part of what is there: the placing of the next answer begins again.
+        raise _RangeRefusedError(f"the store answered {status} to a range")
+    if status in _REFUSED_GRANT:
+        raise _GrantRefusedError(f"the store answered {status} to the grant")
+    if status in _PASSING or status >= _SERVER_ERRORS_FROM:
+        raise _InterruptedError(f"the store answered {status}")
+    if status == HTTPStatus.NOT_FOUND:
+        raise ResourceMissingError(f"the store has no object for {_name(grant)}; upload it again")
+    raise TransferRefusedError(f"the store answered {status} for {_name(grant)}")
+
+
+def _place(download: _Download, response: aiohttp.ClientResponse) -> None:
+    """Stand where the body of the answer begins: behind what is here, or at the start."""
+    entity_tag = response.headers.get("ETag", "")
+    if response.status != HTTPStatus.PARTIAL_CONTENT:
+        # The whole object, whether or not a part was asked for: some stores know no ranges.
+        download.begin_again()
+        download.entity_tag = entity_tag
+        return
+    found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    fits = found is not None and int(found[1]) == download.received_bytes
+    if not fits or (download.entity_tag and entity_tag not in {"", download.entity_tag}):
+        download.begin_again()
+        raise _InterruptedError("the store answered another range than was asked for")
+
+
+def _limit(grant: Grant | None, config: TransferConfig) -> int:
+    return grant.size_bytes if grant is not None and grant.size_bytes else config.size_bytes_max
+
+
+def _difference(download: _Download) -> str | None:
+    """How what came differs from what the grant names, None if it does not."""
+    grant = download.grant
+    if grant is None:
+        return None
+    if grant.size_bytes and download.received_bytes != grant.size_bytes:
+        return f"has {download.received_bytes} bytes instead of {grant.size_bytes}"
+    if grant.sha256 and download.digest.digest() != grant.sha256:
+        return f"has SHA-256 {download.digest.hexdigest()} instead of {grant.sha256.hex()}"
+    return None
+
+
+def _name(grant: Grant | None) -> str:
+    return repr(grant.resource_ref) if grant is not None else "(no grant yet)"
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _file_of(grant: Grant) -> Path:
+    return Path(unquote(urlsplit(grant.url).path))
+
+
+def _read_into(download: _Download, grant: Grant, chunk_bytes: int) -> None:
+    with _file_of(grant).open("rb") as source:
+        while piece := source.read(chunk_bytes):
+            download.take(piece)
+            download.on_bytes()
+
+
+def _copy_out(source: Path, grant: Grant) -> Transferred:
+    target = _file_of(grant)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.part")
+    shutil.copyfile(source, partial)
+    with partial.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").digest()
+    partial.replace(target)
+    return Transferred(target.stat().st_size, digest)

@@ -1,0 +1,123 @@
+"""Runs a capability's function on one attempt and turns whatever comes of it into an outcome."""
+
+import asyncio
+import errno
+import sys
+import traceback
+from collections.abc import Coroutine
+from typing import Any, Final, cast
+
+from pydantic import BaseModel, ValidationError
+
+from foundation.canonical_json import canonical_json
+from foundation.errors import TdpError
+from foundation.logging import redact
+from node_agent.core.execution.ports import Failed, Outcome, Stopped, Succeeded, Usage, WorkFailure
+from node_agent.sdk.context import BlockingContext, Context, WorkCancelledError
+from node_agent.sdk.definition import Capability
+from node_agent.sdk.errors import Fatal
+
+MESSAGE_CHARACTERS_MAX: Final = 4_096
+_NOTHING: Final = Usage()
+_ERRORS_SHOWN_MAX: Final = 5
+
+
+async def execute(capability: Capability, context: Context, input_json: str) -> Outcome:
+    """Run the work to its end, reports included; usage and log are the host's to fill in.
+
+    Once `context.cancel` was called and this task was cancelled, the outcome is Stopped.
+    """
+    async with asyncio.TaskGroup() as group:
+        reports = group.create_task(context.reports.run(), name=f"reports of {context.attempt_id}")
+        try:
+            return await _outcome(capability, context, input_json)
+        finally:
+            reports.cancel()
+
+
+async def _outcome(capability: Capability, context: Context, input_json: str) -> Outcome:
+    try:
+        output_json = await _work(capability, context, input_json)
+    except asyncio.CancelledError:
+        if not context.cancelled:
+            raise
+        return Stopped(_NOTHING)
+    except Exception as error:  # noqa: BLE001 - whatever a capability raises is its attempt's outcome
+        if context.cancelled or isinstance(error, WorkCancelledError):
+            return Stopped(_NOTHING)
+        return Failed(failure_of(error), _NOTHING)
+    return Succeeded(output_json, context.collection_ref, context.ledger.count, _NOTHING)
+
+
+async def _work(capability: Capability, context: Context, input_json: str) -> str:
+    output = await _call(capability, context, _input(capability, input_json))
+    if not isinstance(output, capability.output_model):
+        raise Fatal(
+            "OUTPUT_INVALID",
+            f"{capability.name} returned a {type(output).__name__} instead of a"
+            f" {capability.output_model.__name__}; repair the capability",
+        )
+    text = canonical_json(output.model_dump_json(), field="output")
+    await context.ledger.report()
+    return text
+
+
+async def _call(capability: Capability, context: Context, given: BaseModel) -> BaseModel:
+    if capability.is_async:
+        work = cast("Coroutine[Any, Any, BaseModel]", capability.function(context, given))
+        return await work
+    thread = asyncio.get_running_loop().run_in_executor(
+        None, capability.function, BlockingContext(context), given
+    )
+    try:
+        return cast("BaseModel", await asyncio.shield(thread))
+    except asyncio.CancelledError:
+        # A thread cannot be ended: it sees `cancelled`, or its process is killed.
+        await asyncio.wait([thread])
+        raise
+
+
+def _input(capability: Capability, input_json: str) -> BaseModel:
+    try:
+        return capability.input_model.model_validate_json(input_json)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, one['loc'])) or 'the document'}: {one['msg']}"
+            for one in error.errors()[:_ERRORS_SHOWN_MAX]
+        )
+        raise Fatal(
+            "INPUT_INVALID", f"the input does not fit {capability.name}: {problems}"
+        ) from error
+
+
+def failure_of(error: Exception) -> WorkFailure:
+    """Say what an exception means for the attempt; an unexpected one is printed with its trace.
+
+    TDP's own errors keep their reason and retryability; running out of memory or disk has a
+    reason of its own; anything else may be a passing fault and is retryable.
+    """
+    if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        only = error.exceptions[0]
+        return failure_of(only) if isinstance(only, Exception) else failure_of(Exception(str(only)))
+    if isinstance(error, TdpError):
+        message = _shown(error.message)
+        return WorkFailure(error.reason, message, error.retryable, error.retry_delay_s)
+    traceback.print_exception(error, file=sys.stderr)
+    if isinstance(error, MemoryError):
+        return WorkFailure(
+            "MEMORY_LIMIT",
+            "the work ran out of memory; raise its limit or give it less",
+            retryable=False,
+        )
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return WorkFailure(
+            "DISK_FULL",
+            "the node's disk is full; free some space",
+            retryable=True,
+            infrastructure=True,
+        )
+    return WorkFailure("WORK_CRASHED", _shown(f"{type(error).__name__}: {error}"), retryable=True)
+
+
+def _shown(text: str) -> str:
+    return redact(text)[:MESSAGE_CHARACTERS_MAX]
