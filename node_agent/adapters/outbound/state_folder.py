@@ -100,7 +100,7 @@ class StateFolder:
         shutil.rmtree(self.path / WORK_NAME / attempt_id, ignore_errors=True)
 
     def remove_empty_work_folder(self, attempt_id: AttemptId) -> bool:
-        """Remove the folder if it is empty or missing, and say whether it is gone: that is quick."""
+        """Remove the folder if it is empty or missing, quickly, and say whether it is gone."""
         try:
             (self.path / WORK_NAME / attempt_id).rmdir()
         except FileNotFoundError:

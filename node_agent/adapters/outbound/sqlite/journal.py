@@ -42,10 +42,11 @@ class SqliteJournal:
 
     async def create_identity(self, incarnation_id: str) -> None:
         """Give a new journal its incarnation; an old one keeps its own."""
-        values = {"incarnation_id": incarnation_id}
-        await self._database.transaction(
-            lambda connection: connection.execute(_SQL.create_identity, values)
-        )
+
+        def create(connection: sqlite3.Connection) -> None:
+            connection.execute(_SQL.create_identity, {"incarnation_id": incarnation_id})
+
+        await self._database.transaction(create)
 
     async def load(self) -> JournalContents:
         """See JournalStore."""
@@ -114,11 +115,9 @@ def _apply(connection: sqlite3.Connection, write: Write) -> None:
         case ForgetAttempt(attempt_id):
             connection.execute(_SQL.forget_attempt, {"attempt_id": attempt_id})
         case MarkDrain(drain):
-            values = {
-                "is_draining": drain is not None,
-                "grace_s": 0.0 if drain is None else drain.grace_s,
-            }
-            connection.execute(_SQL.mark_drain, values)
+            grace_s = 0.0 if drain is None else drain.grace_s
+            mark = {"is_draining": drain is not None, "grace_s": grace_s}
+            connection.execute(_SQL.mark_drain, mark)
         case Identify(node_id, credential_sha256):
             values = {"node_id": node_id, "credential_sha256": credential_sha256}
             connection.execute(_SQL.identify, values)

@@ -1,0 +1,18 @@
+"""What the agent needs of its journal's store."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from node_agent.core.journal.domain import JournalContents, Write
+
+
+class JournalStore(Protocol):
+    """One local file. Whatever it raises as LocalDatabaseError, nothing of the call was written."""
+
+    async def load(self) -> JournalContents:
+        """Read everything that a new process has to know."""
+        ...
+
+    async def apply(self, writes: Sequence[Write]) -> None:
+        """Do all writes in their order, in one transaction; on disk when it returns."""
+        ...

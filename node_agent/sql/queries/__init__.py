@@ -1,0 +1,1 @@
+"""Named statements on the journal."""

@@ -1,0 +1,1 @@
+"""The node agent against real servers and processes."""
