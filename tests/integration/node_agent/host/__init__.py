@@ -1,0 +1,1 @@
+"""The process host with real children and a real object store."""
