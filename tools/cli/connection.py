@@ -6,14 +6,24 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import grpc.aio
+from google.protobuf.message import Message
 
 from foundation.errors import FailedPreconditionError
-from foundation.grpc.channel import ChannelConfig, ClientTls, bearer_metadata, open_channel
+from foundation.grpc.channel import (
+    ChannelConfig,
+    ClientTls,
+    bearer_metadata,
+    call_unary,
+    open_channel,
+)
 
 CONTEXT_FILE: Final = Path(".data/dev/context.json")
+_CALL_TIMEOUT_S: Final = 30.0
+_Request = TypeVar("_Request", bound=Message)
+_Response = TypeVar("_Response")
 _HINT: Final = "start a stack with `tdp dev`, or set the variable"
 
 
@@ -84,6 +94,14 @@ class ControlPlane:
 
     channel: grpc.aio.Channel
     metadata: tuple[tuple[str, str], ...] = field(repr=False)
+
+    async def ask(
+        self,
+        method: "grpc.aio.UnaryUnaryMultiCallable[_Request, _Response]",
+        request: _Request,
+    ) -> _Response:
+        """Call once with the key; raises what the control plane answered as the TdpError it is."""
+        return await call_unary(method, request, timeout_s=_CALL_TIMEOUT_S, metadata=self.metadata)
 
 
 def _variable(name: str, otherwise: str) -> str:

@@ -31,7 +31,7 @@ class LazyGroup(TyperGroup):
         del ctx
         return list(COMMANDS)
 
-    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]  # noqa: ANN401 - of typer's own click
         """Import the command's module and return its command."""
         del ctx
         module = COMMANDS.get(cmd_name)

@@ -4,12 +4,15 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
 from foundation.errors import ErrorCode, TdpError
+
+if TYPE_CHECKING:
+    from google.protobuf.timestamp_pb2 import Timestamp
 
 out: Final = Console(highlight=False)
 err: Final = Console(stderr=True, highlight=False)
@@ -54,9 +57,9 @@ def table(title: str, *columns: str) -> Table:
 
 def report_error(error: TdpError) -> ExitCode:
     """Write what was wrong to standard error and return the exit status for it."""
-    err.print(f"[bold red]{error.reason}[/] {_plain(error.message)}")
+    err.print(f"[bold red]{error.reason}[/] {plain(error.message)}")
     for violation in error.field_violations:
-        err.print(f"  [bold]{violation.field}[/]: {_plain(violation.description)}")
+        err.print(f"  [bold]{violation.field}[/]: {plain(violation.description)}")
     if error.code in _UNREACHABLE:
         return ExitCode.UNREACHABLE
     return ExitCode.FAILED if error.code in _FAILED else ExitCode.REFUSED
@@ -80,7 +83,8 @@ def status_style(status: str) -> str:
     return f"[{colour}]{status}[/]" if colour else status
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Return text from elsewhere so that nothing in it is taken for markup."""
     return text.replace("[", "\\[")
 
 
@@ -93,4 +97,13 @@ def as_document(message: Any) -> Any:  # noqa: ANN401 - any message of the contr
     """Return a message as a JSON document with the contract's field names."""
     from google.protobuf.json_format import MessageToDict
 
-    return MessageToDict(message, preserving_proto_field_name=True)
+    return MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+
+
+def moment(time: "Timestamp") -> str:
+    """Return a time for people, in UTC to the second; a dash if it is not set."""
+    if not time.seconds:
+        return "–"
+    return f"{time.ToDatetime():%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,40 @@
+"""Options that commands share, and how a command's coroutine is run."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+
+_Result = TypeVar("_Result")
+_Row = TypeVar("_Row")
+PAGE_SIZE_MAX: Final = 1000
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Write JSON, one document a line, instead of text.")
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most this many rows.")]
+
+
+def run(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run a command to its end."""
+    return asyncio.run(work)
+
+
+def group(help_text: str) -> typer.Typer:
+    """Return an empty group of commands in the house's look."""
+    return typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode="rich")
+
+
+async def rows_of(
+    page: Callable[[int, str], Awaitable[tuple[Sequence[_Row], str]]], limit: int
+) -> tuple[list[_Row], str]:
+    """Ask for pages (size, token) until `limit` rows; answer the rows and the next token."""
+    rows: list[_Row] = []
+    token = ""
+    while len(rows) < limit:
+        found, token = await page(min(limit - len(rows), PAGE_SIZE_MAX), token)
+        rows.extend(found)
+        if not token:
+            break
+    return rows, token
