@@ -11,15 +11,17 @@ from control_plane.core.executions.outcomes import (
     Aftermath,
     AttemptFacts,
     Ending,
-    ReportVerdict,
-    ResultSeen,
     Settlement,
     failed,
+    settled,
+    stopped,
+)
+from control_plane.core.executions.reports import (
+    ReportVerdict,
+    ResultSeen,
     judge_success,
     refusal_after,
     refusal_of,
-    settled,
-    stopped,
 )
 from control_plane.core.nodes.domain import (
     ArtifactsReported,

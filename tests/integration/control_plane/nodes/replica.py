@@ -41,6 +41,7 @@ from tests.integration.control_plane.nodes.world import (
 
 PATIENCE_S = 20.0
 CLOCK = SystemClock()
+DICE = Random(1)
 
 
 class Tokens:
@@ -52,6 +53,25 @@ class Tokens:
         if token == "operator":
             return Principal(PrincipalKind.OPERATOR, "op", frozenset({Scope.ADMIN.value}))
         raise UnauthenticatedError("unknown token")
+
+
+class NoGrants:
+    """Stands where the grant calls are, which these tests never make."""
+
+    async def AuthorizeResource(  # noqa: N802 - the contract's name
+        self, request: pb.AuthorizeResourceRequest, context: object
+    ) -> pb.AuthorizeResourceResponse:
+        raise AssertionError(request)
+
+    async def RenewGrant(  # noqa: N802 - the contract's name
+        self, request: pb.RenewGrantRequest, context: object
+    ) -> pb.RenewGrantResponse:
+        raise AssertionError(request)
+
+    async def AllocateArtifacts(  # noqa: N802 - the contract's name
+        self, request: pb.AllocateArtifactsRequest, context: object
+    ) -> pb.AllocateArtifactsResponse:
+        raise AssertionError(request)
 
 
 class RemoteHints:
@@ -88,7 +108,7 @@ class Replica:
         self.progress = ProgressWrites(self.sessions.progress, world.leases, self.hints, CLOCK)
         self.sender = CommandSender(self.live, world.commands, self.remote, self.hints, CLOCK)
         node = NodeServicer(
-            Enrolment(world.nodes), self.sessions, None, server_version="test", **servicer
+            Enrolment(world.nodes), self.sessions, NoGrants(), server_version="test", **servicer
         )
         admin = NodeAdminServicer(
             NodeAdministration(PostgresNodeDirectory(world.database, IDS), self.hints)
@@ -130,12 +150,12 @@ async def running(
     """A replica with its loops; the sweep over leases only where it is asked for."""
     replica = Replica(world, limits, **servicer)
     loops = [
-        replica.tick.loop(Random(1)),
-        replica.progress.loop(Random(1)),
-        replica.sender.loop(Random(1)),
+        replica.tick.loop(DICE),
+        replica.progress.loop(DICE),
+        replica.sender.loop(DICE),
     ]
     if expiry:
-        loops += [replica.expiry.loop(Random(1)), replica.timeouts.loop(Random(1))]
+        loops += [replica.expiry.loop(DICE), replica.timeouts.loop(DICE)]
     await replica.server.start()
     async with asyncio.TaskGroup() as group:
         group.create_task(replica.sessions.run(), name="sessions")
@@ -180,10 +200,11 @@ class ScriptedNode:
         if response is grpc.aio.EOF:
             code = await self.call.code()
             raise AssertionError(f"the stream ended with {code}")
+        assert isinstance(response, pb.SessionResponse)
         self.received.append(response)
         return response
 
-    async def hear_of(self, kind: str) -> Any:
+    async def hear_of(self, kind: str) -> Any:  # noqa: ANN401 - the message of that kind
         """The next message of a kind; others are passed over."""
         while True:
             response = await self.hear()
@@ -221,7 +242,7 @@ class ScriptedNode:
             "ready": True,
         }
         await self.say(hello=pb.Hello(**(fields | changes)))
-        welcome = await self.hear_of("welcome")
+        welcome: pb.Welcome = await self.hear_of("welcome")
         self.generation = welcome.generation
         return welcome
 

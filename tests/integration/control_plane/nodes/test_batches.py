@@ -44,7 +44,7 @@ async def _scene(world: World) -> tuple[list[SessionRef], list[Attempt]]:
     for name in ("one", "two"):
         node_id = await world.add_node(name)
         sessions.append(SessionRef(node_id, (await world.open(node_id)).generation))
-    attempts = []
+    attempts: list[Attempt] = []
     for number in range(ATTEMPT_COUNT):
         session = sessions[number % 2]
         execution_id = (
@@ -75,27 +75,19 @@ async def _scene(world: World) -> tuple[list[SessionRef], list[Attempt]]:
 
 
 def _some_event(random: Random, attempt: Attempt, attempts: list[Attempt]) -> NodeEvent:
-    other = random.choice(attempts).node_id
-    match random.randrange(9):
-        case 0:
-            return failure(attempt, retryable=random.random() < 0.5)
-        case 1:
-            return stop_report(attempt, random.choice([None, *StopReason]))
-        case 2:
-            return success(attempt, lease_version=2)
-        case 3:
-            return success(attempt, node_id=other)
-        case 4:
-            return success(attempt, attempt_id=IDS.new_id())
-        case 5:
-            one = ReportedArtifact("p", "r", 3, b"h" * 32, "m")
-            return event(attempt, ArtifactsReported([one]))
-        case 6:
-            return event(attempt, WorkSucceeded('{"a":1}', 1, "c"))
-        case 7:
-            return success(attempt, "[]")
-        case _:
-            return success(attempt)
+    upload = ReportedArtifact("p", "r", 3, b"h" * 32, "m")
+    kinds: list[Callable[[], NodeEvent]] = [
+        lambda: failure(attempt, retryable=random.random() < 0.5),
+        lambda: stop_report(attempt, random.choice([None, *StopReason])),
+        lambda: success(attempt, lease_version=2),
+        lambda: success(attempt, node_id=random.choice(attempts).node_id),
+        lambda: success(attempt, attempt_id=IDS.new_id()),
+        lambda: event(attempt, ArtifactsReported([upload])),
+        lambda: event(attempt, WorkSucceeded('{"a":1}', 1, "c")),
+        lambda: success(attempt, "[]"),
+        lambda: success(attempt),
+    ]
+    return random.choice(kinds)()
 
 
 def _some_events(random: Random, attempts: list[Attempt]) -> list[NodeEvent]:
@@ -152,20 +144,22 @@ async def _copy(left: World, right: World) -> None:
         "artifacts",
     ]
     for table in reversed(tables):
-        await right.database.fetch(f"delete from {table}")
+        await right.database.fetch(f"delete from {table}")  # noqa: S608 - a name from above
     for table in tables:
         columns = await left.value(
             "select string_agg(column_name, ', ') from information_schema.columns"
             " where table_name = $1 and is_generated = 'NEVER'",
             table,
         )
-        rows = await left.database.fetch(f"select row_to_json({table})::text from {table}")
+        rows = await left.database.fetch(
+            f"select row_to_json({table})::text from {table}"  # noqa: S608 - a name from above
+        )
+        insert = (
+            f"insert into {table} ({columns})"  # noqa: S608 - names from above
+            f" select {columns} from json_populate_record(null::{table}, $1::json)"
+        )
         for row in rows:
-            await right.database.fetch(
-                f"insert into {table} ({columns})"
-                f" select {columns} from json_populate_record(null::{table}, $1::json)",
-                row[0],
-            )
+            await right.database.fetch(insert, row[0])
 
 
 async def _clear(world: World) -> None:
@@ -238,8 +232,8 @@ async def test_batches_of_commands_acks_and_progress_do_what_single_ones_do(
             for _ in range(20)
         ]
         await left.leases.write_progress(marks)
-        for one in marks:
-            await right.leases.write_progress([one])
+        for mark in marks:
+            await right.leases.write_progress([mark])
         assert await left.dump() == await right.dump(), f"seed {seed}"
 
 

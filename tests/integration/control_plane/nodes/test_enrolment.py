@@ -1,10 +1,10 @@
 """Enrolment and node administration, over real gRPC."""
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import pytest
@@ -22,26 +22,33 @@ from tdp.node.v1 import node_service_pb2_grpc as pb_grpc
 from tests.integration.control_plane.nodes.replica import Replica, running
 from tests.integration.control_plane.nodes.world import IDS, World
 
+Stubs = tuple[pb_grpc.NodeServiceStub, admin_grpc.NodeAdminServiceStub]
+
+AnswerT = TypeVar("AnswerT")
 OPERATOR = (("authorization", "Bearer operator"),)
 CREDENTIAL = hashlib.sha256(b"credential").digest()
 
 
 @asynccontextmanager
-async def _stubs(replica: Replica) -> AsyncIterator[tuple[Any, Any]]:
+async def _stubs(replica: Replica) -> AsyncIterator[Stubs]:
     async with grpc.aio.insecure_channel(replica.address) as channel:
         yield pb_grpc.NodeServiceStub(channel), admin_grpc.NodeAdminServiceStub(channel)
 
 
-async def _answer(call: Any) -> Any:
+async def _answer(call: Awaitable[AnswerT]) -> AnswerT:
     try:
         return await call
     except grpc.aio.AioRpcError as error:
         raise from_rpc_error(error) from error
 
 
-def _enroll(stub: Any, token: str, **changes: Any) -> Any:
-    fields = {"idempotency_key": "k", "node_name": "n1", "credential_sha256": CREDENTIAL}
-    return _answer(
+async def _enroll(stub: pb_grpc.NodeServiceStub, token: str, **changes: Any) -> pb.EnrollResponse:
+    fields: dict[str, Any] = {
+        "idempotency_key": "k",
+        "node_name": "n1",
+        "credential_sha256": CREDENTIAL,
+    }
+    return await _answer(
         stub.Enroll(
             pb.EnrollRequest(**(fields | changes)),
             metadata=(("authorization", f"Bearer {token}"),),
@@ -49,7 +56,9 @@ def _enroll(stub: Any, token: str, **changes: Any) -> Any:
     )
 
 
-async def _token(admin: Any, key: str = "t", **changes: Any) -> tuple[str, Any]:
+async def _token(
+    admin: admin_grpc.NodeAdminServiceStub, key: str = "t", **changes: Any
+) -> tuple[str, admin_pb.CreateJoinTokenResponse]:
     token = new_token(TokenKind.JOIN)
     request = admin_pb.CreateJoinTokenRequest(
         idempotency_key=key, token_sha256=hash_token(token), group="gpu", **changes

@@ -30,11 +30,12 @@ async def _left(world: World, attempt: Attempt, seconds: float) -> None:
 
 
 async def _seconds_left(world: World, attempt: Attempt) -> float:
-    return await world.value(
+    left: float = await world.value(
         "select extract(epoch from lease_expires_at - tdp_now())::float8 from attempts"
         " where attempt_id = $1",
         attempt.attempt_id,
     )
+    return left
 
 
 async def _stamp(world: World) -> None:
@@ -80,7 +81,9 @@ async def test_a_replaced_sessions_leases_are_neither_renewed_nor_lost(world: Wo
     new = SessionRef(old.node_id, (await world.open(old.node_id, attempt)).generation)
     await _left(world, attempt, 1.0)
     result = await world.leases.tick([old], [HeartbeatList(old, [attempt.lease])])
-    assert (result.renewed, result.lost, result.replaced) == ({}, {}, {old.node_id})
+    assert not result.renewed
+    assert not result.lost
+    assert result.replaced == {old.node_id}
     assert await _seconds_left(world, attempt) < 1.1
     result = await world.leases.tick([new], [HeartbeatList(new, [attempt.lease])])
     assert result.renewed == {new.node_id: [attempt.lease]}
@@ -103,7 +106,7 @@ async def test_a_locked_lease_is_skipped_and_a_starved_one_holds_expiry(world: W
 
 
 async def test_expiry_makes_the_next_attempt_and_tells_the_node_to_stop(world: World) -> None:
-    """The attempt is LOST, the next one asked for; what was sent gets a CANCEL, what wasn't is voided."""
+    """The next attempt is asked for; what was sent gets a CANCEL, what was not is voided."""
     session = await _session(world)
     sent = await world.new_attempt(session.node_id)
     await world.commands.take([CommandDemand(session, 8, 8)])
@@ -153,7 +156,7 @@ async def test_an_expired_lease_under_an_order_to_stop_is_not_lost(world: World)
 
 
 async def test_a_stall_of_the_servers_expires_nothing(world: World) -> None:
-    """A guard older than half a TTL holds expiry for a TTL; a tick's stamp does not end the hold."""
+    """A guard older than half a TTL holds expiry for a TTL; a tick does not end the hold."""
     session = await _session(world)
     attempt = await world.new_attempt(session.node_id)
     await _left(world, attempt, -0.1)
@@ -222,7 +225,7 @@ async def test_a_lease_left_too_long_by_a_clock_gone_back_is_pulled_in(world: Wo
 
 
 async def test_a_run_timeout_orders_the_stop_once(world: World) -> None:
-    """Past its deadline the attempt is told to stop, and ends when the node or its lease says so."""
+    """Past its deadline the attempt is told to stop; node or lease end it."""
     session = await _session(world)
     execution_id = await world.add_execution("work")
     attempt = await world.dispatch(execution_id, session.node_id, run_timeout_s=-1.0)

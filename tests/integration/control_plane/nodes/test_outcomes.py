@@ -3,9 +3,9 @@
 import json
 
 from control_plane.core.executions.attempt_state import StopReason
-from control_plane.core.executions.domain import AttemptId, StepKey, StepRef
+from control_plane.core.executions.domain import AttemptId, ExecutionId, StepKey, StepRef
 from control_plane.core.executions.failures import Failure
-from control_plane.core.executions.outcomes import Settlement, StopOrder
+from control_plane.core.executions.outcomes import Aftermath, Settlement, StopOrder
 from control_plane.core.nodes.domain import (
     ArtifactsReported,
     CommandDemand,
@@ -214,13 +214,18 @@ async def test_events_that_do_not_fit_change_nothing_and_are_kept(world: World) 
     assert {json.loads(text)["output_json"] for (text,) in payloads} == {'{"ok":true}'}
 
 
-async def _stop(world: World, attempt: Attempt, reason: StopReason = StopReason.CANCEL):
+async def _stop(
+    world: World, attempt: Attempt, reason: StopReason = StopReason.CANCEL
+) -> Aftermath:
     async with world.database.transaction() as connection:
         await connection.execute(
             "select 1 from executions where execution_id = $1 for update", attempt.execution_id
         )
         order = StopOrder(
-            attempt.execution_id, StepRef(StepKey(attempt.step_key)), attempt.number, reason
+            ExecutionId(attempt.execution_id),
+            StepRef(StepKey(attempt.step_key)),
+            attempt.number,
+            reason,
         )
         return await world.outcomes.stop(connection, [order])
 

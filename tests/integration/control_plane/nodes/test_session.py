@@ -147,7 +147,7 @@ async def test_credits_and_window_hold_runs_back_in_order(world: World) -> None:
         await node.hello(job_credits=1)
         attempts = [await world.new_attempt(node_id) for _ in range(3)]
         replica.hints.nodes.add([node_id])
-        seen = [one for one in (await node.hear_of("commands")).commands]
+        seen = list((await node.hear_of("commands")).commands)
         assert [one.sequence for one in seen] == [1]
         await node.say(command_ack=pb.CommandAck(sequence=1))
         await node.say(job_credit=pb.JobCredit(credit_count=2))

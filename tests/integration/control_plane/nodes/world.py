@@ -1,9 +1,10 @@
-"""A small world in the database: executions with dispatched attempts, as the scheduler leaves them."""
+"""A small world in the database: attempts dispatched as the scheduler leaves them."""
 
 import json
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
+from typing import Any
 
 from control_plane.adapters.outbound.cel import CelCompiler
 from control_plane.adapters.outbound.postgres.capability_schemas import CapabilitySchemas
@@ -28,7 +29,7 @@ from control_plane.core.nodes.domain import (
     WorkSucceeded,
     lease,
 )
-from control_plane.core.nodes.leases import TEST_FIGURES, LeaseFigures
+from control_plane.core.nodes.leases import TEST_FIGURES, LeaseFigures, ListedLease
 from control_plane.core.workflows.compiling import CompiledWorkflows
 from control_plane.core.workflows.domain import Resources
 from foundation.clock import SystemClock
@@ -82,7 +83,7 @@ class Attempt:
     lease_version: int = 1
 
     @property
-    def lease(self):
+    def lease(self) -> ListedLease:
         return lease(self.attempt_id, self.lease_version)
 
 
@@ -124,11 +125,11 @@ class World:
             version="test",
         )
 
-    async def value(self, statement: str, *arguments: object):
+    async def value(self, statement: str, *arguments: object) -> Any:  # noqa: ANN401 - a column
         row = await self.database.fetchrow(statement, *arguments)
         return None if row is None else row[0]
 
-    async def rows(self, statement: str, *arguments: object) -> list[tuple]:
+    async def rows(self, statement: str, *arguments: object) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in await self.database.fetch(statement, *arguments)]
 
     async def add_node(self, name: str = "node-1", *, credential: bytes = b"") -> str:
@@ -144,7 +145,7 @@ class World:
         return node_id
 
     def hello(self, node_id: str, *held: Attempt, **changes: object) -> Hello:
-        fields: dict = {
+        fields: dict[str, Any] = {
             "node_id": node_id,
             "boot_id": IDS.new_id(),
             "incarnation_id": node_id,
@@ -235,9 +236,9 @@ class World:
             await connection.execute(
                 "insert into attempts (attempt_id, execution_id, step_key, item_index, number,"
                 " task_id, application_id, node_id, lease_version, lease_expires_at, status,"
-                " run_deadline_at, reserved_cpu_millis) select $1, $2, $3, -1, $4::integer, task_id,"
-                " application_id, $5, $4::integer, tdp_now() + $6, 'DISPATCHED', tdp_now() + $7, 100"
-                " from executions where execution_id = $2",
+                " run_deadline_at, reserved_cpu_millis) select $1, $2, $3, -1, $4::integer,"
+                " task_id, application_id, $5, $4::integer, tdp_now() + $6, 'DISPATCHED',"
+                " tdp_now() + $7, 100 from executions where execution_id = $2",
                 attempt.attempt_id,
                 execution_id,
                 key,
@@ -273,13 +274,13 @@ class World:
         )
         await self.database.replace_connections()
 
-    async def fetch_attempt(self, attempt: Attempt) -> dict:
+    async def fetch_attempt(self, attempt: Attempt) -> dict[str, Any]:
         (row,) = await self.database.fetch(
             "select * from attempts where attempt_id = $1", attempt.attempt_id
         )
         return dict(row)
 
-    async def fetch_step(self, attempt: Attempt) -> dict:
+    async def fetch_step(self, attempt: Attempt) -> dict[str, Any]:
         (row,) = await self.database.fetch(
             "select * from steps where execution_id = $1 and step_key = $2",
             attempt.execution_id,
@@ -287,11 +288,11 @@ class World:
         )
         return dict(row)
 
-    async def fetch_node(self, node_id: str) -> dict:
+    async def fetch_node(self, node_id: str) -> dict[str, Any]:
         (row,) = await self.database.fetch("select * from nodes where node_id = $1", node_id)
         return dict(row)
 
-    async def dump(self) -> dict[str, list[tuple]]:
+    async def dump(self) -> dict[str, list[tuple[Any, ...]]]:
         """Everything that a batch may change, without times and made ids, in a stable order."""
         return {name: await self.rows(statement) for name, statement in _DUMPS.items()}
 
@@ -333,7 +334,7 @@ def _run_payload(attempt: Attempt) -> RunPayload:
 
 
 def event(attempt: Attempt, fact: Fact, **changes: object) -> NodeEvent:
-    fields: dict = {
+    fields: dict[str, Any] = {
         "event_id": IDS.new_id(),
         "node_id": attempt.node_id,
         "attempt_id": attempt.attempt_id,
