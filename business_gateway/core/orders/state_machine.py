@@ -1,8 +1,8 @@
-"""The business states of an order, and what the platform's states mean to the business.
+r"""The business states of an order, and what the platform's states mean to the business.
 
     SUBMITTING --> PROCESSING --> COMPLETED
-        |   \\          |    \\---> NEEDS_ATTENTION --> CANCELED (only if never submitted)
-        |    \\         v
+        |   \          |    \---> NEEDS_ATTENTION --> CANCELED (only if never submitted)
+        |    \         v
         |     `-> CANCELING --> CANCELED | COMPLETED | NEEDS_ATTENTION
         `-------> CANCELED (withdrawn before submission)
 

@@ -1,0 +1,1 @@
+"""Tests of how the gateway follows the platform."""
