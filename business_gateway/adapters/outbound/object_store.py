@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import hashlib
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from business_gateway.core.objects import (
 from foundation.clock import Clock
 
 _MISSING_CODES: Final = frozenset({"404", "NoSuchKey", "NotFound"})
+_NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]")
 _UNSATISFIABLE_CODES: Final = frozenset({"416", "InvalidRange"})
 _BROKEN: Final = (BotoCoreError, ClientError, aiohttp.ClientError, OSError, TimeoutError)
 _READ_CHUNK_BYTES: Final = 256 * 1024
@@ -126,7 +128,7 @@ class S3ObjectStore:
                     digest.update(chunk)
                     read_bytes += len(chunk)
                 if read_bytes != facts.size_bytes:
-                    raise ConnectionResetError  # noqa: TRY301 - a body cut short, like the others
+                    raise ConnectionResetError
             except _BROKEN as error:
                 # The library retries a request, but not a body that breaks off.
                 tries = 1 if read_bytes > before else tries + 1
@@ -302,5 +304,5 @@ def _trusted_sha256(found: Mapping[str, Any]) -> bytes | None:
 
 
 def _attachment(name: str) -> str:
-    plain = "".join(one if one.isascii() and one.isalnum() or one in "._-" else "_" for one in name)
+    plain = _NOT_PLAIN.sub("_", name)
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"

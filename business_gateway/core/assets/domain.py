@@ -1,8 +1,8 @@
 """Assets: their states, what makes an upload acceptable, and where its bytes lie.
 
-    UPLOADING --> READY
-        |
-        +-------> REJECTED        (both final)
+UPLOADING --> READY
+    |
+    +-------> REJECTED        (both final)
 """
 
 import re
@@ -216,7 +216,7 @@ def size_rejection(
 
 
 def magic_rejection(first_bytes: bytes) -> Rejection | None:
-    """Look at the first four bytes; whether the archive is sound is found out when it is cleaned."""
+    """Look at the first four bytes; whether the archive is sound shows when it is cleaned."""
     if first_bytes[:ZIP_MAGIC_BYTES] in _ZIP_MAGICS:
         return None
     shown = first_bytes[:ZIP_MAGIC_BYTES].hex() or "nothing"

@@ -157,18 +157,18 @@ class Orders:
 def _cancel_change(
     order: Order, submit: SubmitFacts | None, command_id: CommandId, reason: str
 ) -> CancelChange | None:
-    match decide_cancel(order, submit):
-        case CancelDecision.NOTHING:
-            return None
-        case CancelDecision.WITHDRAW:
-            change = CancelChange(OrderStatus.CANCELED, "WITHDRAWN", withdraw=True)
-        case CancelDecision.CLOSE:
-            change = CancelChange(OrderStatus.CANCELED, "CLOSED")
-        case CancelDecision.COMMAND:
-            # A run that has only been asked for has no number yet; its RERUN goes out first.
-            run = 0 if order.status is OrderStatus.SUBMITTING else order.run
-            command = cancel_command(command_id, order.order_id, run, reason)
-            change = CancelChange(OrderStatus.CANCELING, "CANCEL_REQUESTED", command=command)
+    decision = decide_cancel(order, submit)
+    if decision is CancelDecision.NOTHING:
+        return None
+    if decision is CancelDecision.WITHDRAW:
+        change = CancelChange(OrderStatus.CANCELED, "WITHDRAWN", withdraw=True)
+    elif decision is CancelDecision.CLOSE:
+        change = CancelChange(OrderStatus.CANCELED, "CLOSED")
+    else:
+        # A run that has only been asked for has no number yet; its RERUN goes out first.
+        run = 0 if order.status is OrderStatus.SUBMITTING else order.run
+        command = cancel_command(command_id, order.order_id, run, reason)
+        change = CancelChange(OrderStatus.CANCELING, "CANCEL_REQUESTED", command=command)
     check_order_move(order.status, change.status, never_submitted=order.task_id is None)
     return change
 

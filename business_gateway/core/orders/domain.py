@@ -188,7 +188,9 @@ def check_rerun(order: Order) -> None:
         )
 
 
-def checked_request(name: str, mode: str, watermark_text: str, source_asset_id: str) -> OrderRequest:
+def checked_request(
+    name: str, mode: str, watermark_text: str, source_asset_id: str
+) -> OrderRequest:
     """Check an order's fields, in characters and not bytes, after trimming.
 
     Raises InvalidArgumentError naming every wrong field.
@@ -227,9 +229,7 @@ def _mode_violations(mode: str) -> list[FieldViolation]:
     if mode in set(ProcessingMode):
         return []
     known = " or ".join(ProcessingMode)
-    return [
-        FieldViolation("processing_mode", f"is {mode[:64]!r}: send {known}", "PROCESSING_MODE")
-    ]
+    return [FieldViolation("processing_mode", f"is {mode[:64]!r}: send {known}", "PROCESSING_MODE")]
 
 
 def _text_violations(mode: str, text: str) -> list[FieldViolation]:

@@ -130,7 +130,9 @@ def build_order_ladder(
     own = (_order_rung(facts), _projection_rung(facts))
     between = _platform_rungs(facts, platform, problem)
     rungs = _standing((own[0], *between, own[1]), facts)
-    return OrderLadder(facts.order_id, rungs, _verdict(facts, rungs, platform, problem), not problem)
+    return OrderLadder(
+        facts.order_id, rungs, _verdict(facts, rungs, platform, problem), not problem
+    )
 
 
 def _order_rung(facts: GatewayFacts) -> Rung:

@@ -1,6 +1,6 @@
 """An order's journey: its evidence, hop by hop, and its changes as they happen."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final
 
 from business_gateway.core.orders.domain import OrderChange, OrderId
@@ -46,7 +46,7 @@ class Journeys:
 
     async def changes(
         self, order_id: str, after_version: int | None
-    ) -> AsyncIterator[OrderChange | None]:
+    ) -> AsyncGenerator[OrderChange | None, None]:
         """Yield every version after `after_version` as it appears, None when none did for a while.
 
         Without a version it begins with the present one. Ends when the process stops. Check

@@ -68,7 +68,7 @@ class OrderStore(Protocol):
     async def rerun(
         self, identity: RequestIdentity, order_id: OrderId, rule: RerunRule
     ) -> StoredAnswer:
-        """Begin another run under the order's lock; OrderNotFoundError, and what the rule raises."""
+        """Begin another run under the order's lock; OrderNotFoundError, or what the rule raises."""
         ...
 
     async def get(self, order_id: OrderId) -> Order:
