@@ -44,6 +44,7 @@ class EngineDriver:
         self._hints = hints
         self._clock = clock
         self._advanced: OrderedDict[str, int] = OrderedDict()
+        self._advancing: frozenset[str] = frozenset()
         self._listeners: list[Settled] = []
         # For the sweep: something is due before it would have looked.
         self.due_wakeup: Final = Wakeup()
@@ -56,6 +57,10 @@ class EngineDriver:
     def covers(self, execution_id: str, sequence: int) -> bool:
         """Whether this replica has advanced the execution since that event was written."""
         return self._advanced.get(execution_id, 0) >= sequence
+
+    def is_advancing(self, execution_id: str) -> bool:
+        """Whether an advance of the execution is under way here, so that its end is near."""
+        return execution_id in self._advancing
 
     async def advance_hinted(self) -> float | None:
         """Advance a batch of hinted executions; 0 where more are waiting.
@@ -74,7 +79,11 @@ class EngineDriver:
         """Advance the executions and hint whoever has something to do then."""
         if not execution_ids:
             return
-        done = await self._store.advance(execution_ids, self.decided)
+        self._advancing = frozenset(execution_ids)
+        try:
+            done = await self._store.advance(execution_ids, self.decided)
+        finally:
+            self._advancing = frozenset()
         self._remember(done.sequences)
         self._hint(done)
         settled = dict.fromkeys(execution_ids, _NO_MESSAGE_NEEDED) | dict(done.sequences)

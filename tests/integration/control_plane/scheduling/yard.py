@@ -19,7 +19,10 @@ _NODE = """
 insert into nodes (
     node_id, name, credential_sha256, runtime, replica_id, labels, node_group, slot_count,
     cpu_millis, memory_bytes, last_seen_at
-) values ($1::text::uuid, $1, sha256($1::text::bytea), 'READY', $2, $3::jsonb, $4, $5, $6, $7, tdp_now())
+) values (
+    $1::text::uuid, $1, sha256($1::text::bytea), 'READY', $2, $3::jsonb, $4, $5, $6, $7,
+    tdp_now()
+)
 """
 _CROWDED = """
 select node.name
