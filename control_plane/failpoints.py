@@ -1,8 +1,11 @@
 """The failpoints of a control plane: each durable step of the chain, before and after it."""
 
+from random import Random
 from typing import Final
 
-CONTROL_PLANE_FAILPOINTS: Final = frozenset(
+from control_plane.policies import callback_policy, commit_policy, event_policy
+
+_OWN: Final = frozenset(
     {
         "accept.commit.after",
         "accept.commit.before",
@@ -33,3 +36,10 @@ CONTROL_PLANE_FAILPOINTS: Final = frozenset(
         "accept.reply.before",
     }
 )
+_PUMPS: Final = (
+    event_policy(60.0, 60.0),
+    callback_policy(60.0, 60.0, Random()),  # noqa: S311 - only its name is used
+    commit_policy(60.0, 60.0),
+)
+
+CONTROL_PLANE_FAILPOINTS: Final = _OWN.union(*(policy.failpoints for policy in _PUMPS))

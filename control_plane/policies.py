@@ -8,6 +8,8 @@ from foundation.outbox.policy import OutboxPolicy
 EVENT_ATTEMPTS_MAX = 20
 EVENT_EXPONENT_MAX = 10
 COMMIT_BACKOFF_S_MAX = 60.0
+COMMIT_CLAIM_S_MIN = 10.0
+"""A provider reads the bytes again to verify them, so even a test gives it some time."""
 
 
 def event_policy(claim_ttl_s: float, cap_s: float) -> OutboxPolicy:
@@ -51,11 +53,12 @@ def commit_policy(claim_ttl_s: float, cap_s: float) -> OutboxPolicy:
     What waits for it is a finished step; the execution's own time-out ends the wait.
     """
     cap = min(COMMIT_BACKOFF_S_MAX, cap_s)
+    claim_s = max(claim_ttl_s, COMMIT_CLAIM_S_MIN)
     return OutboxPolicy(
         name="artifacts",
         back_off_s=lambda attempts: min(2.0 ** min(attempts, EVENT_EXPONENT_MAX), cap),
-        claim_ttl_s=claim_ttl_s,
-        publish_timeout_s=_publish_timeout_s(claim_ttl_s),
+        claim_ttl_s=claim_s,
+        publish_timeout_s=_publish_timeout_s(claim_s),
         rows_per_publish_max=1,
         publishes_in_flight_max=16,
     )

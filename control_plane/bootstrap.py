@@ -1,0 +1,415 @@
+"""Composition root of the control plane: the only file that names concrete adapters."""
+
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from control_plane.adapters.inbound.grpc_application import ApplicationServicer
+from control_plane.adapters.inbound.grpc_grants import GrantCalls
+from control_plane.adapters.inbound.grpc_node import OPEN_METHODS as OPEN_NODE_METHODS
+from control_plane.adapters.inbound.grpc_node import NodeServicer
+from control_plane.adapters.inbound.grpc_node_admin import NodeAdminServicer
+from control_plane.adapters.inbound.grpc_system import SystemServicer
+from control_plane.adapters.inbound.grpc_task import TaskServicer, TaskUseCases
+from control_plane.adapters.inbound.grpc_workflow import WorkflowServicer
+from control_plane.adapters.inbound.loop_commands import CommandSender
+from control_plane.adapters.inbound.loop_engine import engine_loop
+from control_plane.adapters.inbound.loop_engine_sweep import engine_sweep_loop
+from control_plane.adapters.inbound.loop_lease_expiry import LeaseExpiry
+from control_plane.adapters.inbound.loop_lease_stops import RunTimeouts
+from control_plane.adapters.inbound.loop_lease_tick import LeaseTick
+from control_plane.adapters.inbound.loop_progress import ProgressWrites
+from control_plane.adapters.inbound.loop_scheduler import scheduler_loop
+from control_plane.adapters.inbound.nats_engine_consumer import EngineConsumer
+from control_plane.adapters.outbound.address_guard import AddressGuard
+from control_plane.adapters.outbound.callback_grpc import GrpcCallbacks
+from control_plane.adapters.outbound.callback_http import HttpCallbacks
+from control_plane.adapters.outbound.cel import CelCompiler
+from control_plane.adapters.outbound.nats_connection import NatsConnection
+from control_plane.adapters.outbound.nats_publisher import JetStreamPublisher
+from control_plane.adapters.outbound.nats_wakeups import NatsWakeups
+from control_plane.adapters.outbound.postgres.application_store import PostgresApplicationStore
+from control_plane.adapters.outbound.postgres.callback_directory import PostgresCallbackDirectory
+from control_plane.adapters.outbound.postgres.capability_schemas import CapabilitySchemas
+from control_plane.adapters.outbound.postgres.command_store import PostgresCommandStore
+from control_plane.adapters.outbound.postgres.control_store import PostgresTaskControlStore
+from control_plane.adapters.outbound.postgres.engine_store import PostgresEngineStore
+from control_plane.adapters.outbound.postgres.evidence_reader import PostgresEvidenceReader
+from control_plane.adapters.outbound.postgres.execution_reader import PostgresExecutionReader
+from control_plane.adapters.outbound.postgres.grant_store import PostgresGrantStore
+from control_plane.adapters.outbound.postgres.inbox_store import PostgresInboxStore
+from control_plane.adapters.outbound.postgres.intake_store import (
+    PostgresIntakeStore,
+    QueuedIntake,
+)
+from control_plane.adapters.outbound.postgres.lease_store import PostgresLeaseStore
+from control_plane.adapters.outbound.postgres.node_directory import PostgresNodeDirectory
+from control_plane.adapters.outbound.postgres.node_store import PostgresNodeStore
+from control_plane.adapters.outbound.postgres.outcome_writer import OutcomeWriter
+from control_plane.adapters.outbound.postgres.scheduling_store import (
+    PostgresSchedulingStore,
+    SchedulingFigures,
+)
+from control_plane.adapters.outbound.postgres.snapshots import WorkflowSnapshots
+from control_plane.adapters.outbound.postgres.workflow_store import PostgresWorkflowStore
+from control_plane.adapters.outbound.resource_provider import GrpcResourceProviders
+from control_plane.core.applications.application import Applications
+from control_plane.core.applications.authentication import KeyAuthenticator
+from control_plane.core.applications.endpoints import EndpointPolicy
+from control_plane.core.callbacks.application import CallbackPublisher
+from control_plane.core.engine.application import EngineDriver
+from control_plane.core.evidence.application import Evidence
+from control_plane.core.executions.admission import Admission
+from control_plane.core.executions.control import TaskControl
+from control_plane.core.executions.intake import TaskIntake
+from control_plane.core.executions.queries import ExecutionQueries
+from control_plane.core.executions.watching import WatchHub
+from control_plane.core.grants.application import Grants
+from control_plane.core.grants.committing import CommitPublisher
+from control_plane.core.nodes.administration import NodeAdministration
+from control_plane.core.nodes.application import NodeSessions
+from control_plane.core.nodes.enrolment import Enrolment
+from control_plane.core.nodes.session import LiveSessions
+from control_plane.core.scheduling.application import Scheduler
+from control_plane.core.wakeups import LocalHints
+from control_plane.core.workflows.application import Workflows
+from control_plane.core.workflows.compiling import CompiledWorkflows
+from control_plane.policies import callback_policy, commit_policy, event_policy
+from control_plane.settings import ControlPlaneSettings
+from foundation.clock import Clock, SystemClock
+from foundation.grpc.interceptors import (
+    HEALTH_METHODS,
+    REFLECTION_METHODS,
+    server_interceptors,
+)
+from foundation.grpc.server import GrpcServer, GrpcService
+from foundation.ids import IdSource, SystemIds
+from foundation.lifecycle import RunningService, Service
+from foundation.outbox.postgres_store import PostgresOutboxStore
+from foundation.outbox.pump import OutboxPump
+from foundation.postgres.pool import Database, DatabaseConfig
+from tdp.control.v1 import (
+    application_service_pb2_grpc,
+    node_admin_service_pb2_grpc,
+    system_service_pb2_grpc,
+    task_service_pb2_grpc,
+    workflow_service_pb2_grpc,
+)
+from tdp.node.v1 import node_service_pb2_grpc
+
+VERSION: Final = "0.1.0"
+_HEARTBEAT_POOL_SIZE: Final = 2
+"""Connections that only heartbeats use, so that no load makes leases expire."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Every adapter to the database, over one pool and one for heartbeats."""
+
+    applications: PostgresApplicationStore
+    workflows: PostgresWorkflowStore
+    intake: PostgresIntakeStore
+    reader: PostgresExecutionReader
+    control: PostgresTaskControlStore
+    evidence: PostgresEvidenceReader
+    engine: PostgresEngineStore
+    scheduling: PostgresSchedulingStore
+    nodes: PostgresNodeStore
+    directory: PostgresNodeDirectory
+    commands: PostgresCommandStore
+    inbox: PostgresInboxStore
+    leases: PostgresLeaseStore
+    grants: PostgresGrantStore
+    callbacks: PostgresCallbackDirectory
+
+
+class ControlPlane:
+    """One replica, composed from its settings; a test replaces what it wants before `services`."""
+
+    def __init__(self, settings: ControlPlaneSettings) -> None:
+        self.settings = settings
+        self.clock: Clock = SystemClock()
+        self.ids: IdSource = SystemIds(self.clock)
+        self.random = Random()  # noqa: S311 - spreads waits, guards no secret
+        self.replica_id = self.ids.new_id()
+        self.hints = LocalHints()
+        self.keys = settings.key_ring
+        self.compiled = CompiledWorkflows(CelCompiler())
+        self.database = Database(
+            self._database_config("tdp-control", settings.database_pool_size_max)
+        )
+        self.heartbeats = Database(self._database_config("tdp-heartbeat", _HEARTBEAT_POOL_SIZE))
+        self.stores = self._stores()
+        self.guard = AddressGuard(private_allowed=settings.private_endpoints_allowed)
+        self.providers = GrpcResourceProviders(self.database, self.keys, self.guard)
+        self.queued_intake = QueuedIntake(self.stores.intake)
+        self.watch_hub = WatchHub(self.hints.watchers)
+        self.live = LiveSessions(self.hints)
+        self.sessions = NodeSessions(
+            self.stores.nodes,
+            self.stores.commands,
+            self.stores.inbox,
+            self.live,
+            self.hints,
+            self.clock,
+            settings.figures,
+        )
+        self.driver = EngineDriver(self.stores.engine, self.ids, self.hints, self.clock)
+        self.nats = NatsConnection(settings.nats_url, f"tdp-control-{self.replica_id}")
+        self.wakeups = NatsWakeups(
+            self.nats, self.hints, self.live.wake, replica_id=self.replica_id
+        )
+        self.consumer = EngineConsumer(
+            self.nats,
+            self.driver,
+            self.hints,
+            self.clock,
+            stream_bytes_max=settings.nats_stream_bytes_max,
+        )
+        self.server = self._server()
+
+    async def open(self) -> None:
+        """Connect to the database and have the first operator's key there."""
+        await self.database.open()
+        await self.heartbeats.open()
+        digest = self.settings.bootstrap_admin_key_sha256
+        if digest:
+            await self.stores.applications.ensure_operator(
+                self.ids.new_id(), self.settings.bootstrap_admin_name, bytes.fromhex(digest)
+            )
+
+    async def close(self) -> None:
+        """Close what `open` opened; idempotent."""
+        await self.providers.close()
+        await self.heartbeats.close()
+        await self.database.close()
+
+    def services(self) -> list[Service]:
+        """Return every part with a life of its own, in the order in which they start."""
+        return [
+            *self._queues(),
+            *self._lease_loops(),
+            *self._drivers(),
+            *self._pumps(),
+            self.server,
+        ]
+
+    # --- Parts. ---
+
+    def _database_config(self, name: str, size_max: int) -> DatabaseConfig:
+        return DatabaseConfig(
+            dsn=self.settings.database_dsn.get_secret_value(),
+            application_name=name,
+            pool_size_max=size_max,
+        )
+
+    def _stores(self) -> Stores:
+        database, ids, figures = self.database, self.ids, self.settings.figures
+        snapshots = WorkflowSnapshots(self.compiled)
+        outcomes = OutcomeWriter(snapshots, ids, self.random)
+        schemas = CapabilitySchemas(database)
+        return Stores(
+            applications=PostgresApplicationStore(database),
+            workflows=PostgresWorkflowStore(database),
+            intake=PostgresIntakeStore(database, ids),
+            reader=PostgresExecutionReader(database),
+            control=PostgresTaskControlStore(database, ids, self.clock),
+            evidence=PostgresEvidenceReader(database),
+            engine=PostgresEngineStore(database, snapshots, outcomes, ids),
+            scheduling=PostgresSchedulingStore(
+                database,
+                snapshots,
+                ids,
+                SchedulingFigures(
+                    lease_ttl_s=figures.lease_ttl_s, scheduling_ttl_s=figures.scheduling_ttl_s
+                ),
+            ),
+            nodes=PostgresNodeStore(
+                database, outcomes, schemas, figures, ids, replica_id=self.replica_id
+            ),
+            directory=PostgresNodeDirectory(database, ids),
+            commands=PostgresCommandStore(database, figures),
+            inbox=PostgresInboxStore(database, outcomes, schemas),
+            leases=PostgresLeaseStore(
+                database,
+                self.heartbeats,
+                outcomes,
+                figures,
+                replica_id=self.replica_id,
+                version=VERSION,
+            ),
+            grants=PostgresGrantStore(database, self.keys, snapshots),
+            callbacks=PostgresCallbackDirectory(database, self.keys, self.clock),
+        )
+
+    def _queues(self) -> list[Service]:
+        intake = self.queued_intake
+        return [
+            RunningService("intake-look-ups", intake.look_ups),
+            RunningService("intake-creations", intake.creations),
+            self.watch_hub,
+        ]
+
+    def _lease_loops(self) -> list[Service]:
+        """The tick comes first, so that it outlives the sessions when all is stopped."""
+        figures, stores, sweep_s = (
+            self.settings.figures,
+            self.stores,
+            self.settings.sweep_interval_s,
+        )
+        return [
+            LeaseTick(self.sessions, stores.leases, stores.nodes, self.hints, self.clock).loop(
+                self.random
+            ),
+            self.sessions,
+            LeaseExpiry(stores.leases, self.hints, figures).loop(self.random, sweep_s),
+            RunTimeouts(stores.leases, self.hints, figures).loop(self.random, sweep_s),
+            ProgressWrites(self.sessions.progress, stores.leases, self.hints, self.clock).loop(
+                self.random
+            ),
+        ]
+
+    def _drivers(self) -> list[Service]:
+        scheduler = Scheduler(
+            self.stores.scheduling,
+            self.ids,
+            self.hints,
+            self.clock,
+            heartbeat_ttl_s=self.settings.scheduling_ttl_s,
+        )
+        sender = CommandSender(
+            self.live,
+            self.stores.commands,
+            self.wakeups,
+            self.hints,
+            self.clock,
+            self.settings.sweep_interval_s,
+        )
+        return [
+            self.nats,
+            self.wakeups,
+            engine_loop(self.driver, self.hints, self.random),
+            engine_sweep_loop(self.driver, self.random, interval_s=self.settings.sweep_interval_s),
+            self.consumer,
+            scheduler_loop(scheduler, self.hints, self.random),
+            sender.loop(self.random),
+        ]
+
+    def _pumps(self) -> list[Service]:
+        claim_s, cap_s = self.settings.claim_ttl_s, self.settings.backoff_cap_s
+        http = HttpCallbacks(self.guard, self.clock)
+        over_grpc = GrpcCallbacks(self.guard, self.clock)
+        callbacks = OutboxPump(
+            PostgresOutboxStore(
+                self.database,
+                callback_policy(claim_s, cap_s, self.random),
+                table="callback_deliveries",
+            ),
+            CallbackPublisher(self.stores.callbacks, http, over_grpc),
+            callback_policy(claim_s, cap_s, self.random),
+            self.clock,
+            self.hints.callbacks,
+        )
+        events = OutboxPump(
+            PostgresOutboxStore(self.database, event_policy(claim_s, cap_s), table="outbox_events"),
+            JetStreamPublisher(self.nats, self.consumer.recheck),
+            event_policy(claim_s, cap_s),
+            self.clock,
+            self.hints.outbox,
+        )
+        commits = OutboxPump(
+            PostgresOutboxStore(
+                self.database, commit_policy(claim_s, cap_s), table="artifact_commits"
+            ),
+            CommitPublisher(self.stores.grants, self.providers, self.stores.inbox, self.hints),
+            commit_policy(claim_s, cap_s),
+            self.clock,
+            self.hints.artifact_commits,
+        )
+        return [
+            RunningService("outbox-events", events),
+            RunningService("artifact-commits", commits),
+            RunningService("callbacks", callbacks, opening=http.open, closing=http.close),
+        ]
+
+    def _server(self) -> GrpcServer:
+        settings = self.settings
+        policy = EndpointPolicy(
+            insecure_allowed=settings.insecure_endpoints_allowed,
+            private_allowed=settings.private_endpoints_allowed,
+        )
+        authenticator = KeyAuthenticator(self.stores.applications, self.clock)
+        return GrpcServer(
+            settings.grpc_server_config(),
+            self._grpc_services(policy),
+            server_interceptors(
+                ids=self.ids,
+                clock=self.clock,
+                authenticator=authenticator,
+                open_methods=(HEALTH_METHODS, REFLECTION_METHODS, *OPEN_NODE_METHODS),
+            ),
+            before_stop=(self.sessions.go_away, self.watch_hub.stop),
+        )
+
+    def _grpc_services(self, policy: EndpointPolicy) -> list[GrpcService]:
+        queries = ExecutionQueries(self.stores.reader)
+        workflows = Workflows(self.stores.workflows, CelCompiler(), self.clock)
+        task = TaskServicer(
+            TaskUseCases(
+                intake=self._intake(policy),
+                queries=queries,
+                control=TaskControl(self.stores.control, queries, self.hints),
+                hub=self.watch_hub,
+            )
+        )
+        node = NodeServicer(
+            Enrolment(self.stores.nodes),
+            self.sessions,
+            GrantCalls(
+                Grants(
+                    self.stores.grants,
+                    self.providers,
+                    self.ids,
+                    insecure_allowed=self.settings.insecure_endpoints_allowed,
+                )
+            ),
+            server_version=VERSION,
+        )
+        system = SystemServicer(Evidence(self.stores.evidence), VERSION, self.replica_id)
+        applications = Applications(self.stores.applications, self.keys, self.ids, policy)
+        administration = NodeAdministration(self.stores.directory, self.hints)
+        add_application = application_service_pb2_grpc.add_ApplicationServiceServicer_to_server
+        add_node_admin = node_admin_service_pb2_grpc.add_NodeAdminServiceServicer_to_server
+        add_workflow = workflow_service_pb2_grpc.add_WorkflowServiceServicer_to_server
+        add_system = system_service_pb2_grpc.add_SystemServiceServicer_to_server
+        add_task = task_service_pb2_grpc.add_TaskServiceServicer_to_server
+        add_node = node_service_pb2_grpc.add_NodeServiceServicer_to_server
+        return [
+            GrpcService("tdp.control.v1.TaskService", lambda server: add_task(task, server)),
+            GrpcService(
+                "tdp.control.v1.WorkflowService",
+                lambda server: add_workflow(WorkflowServicer(workflows), server),
+            ),
+            GrpcService(
+                "tdp.control.v1.ApplicationService",
+                lambda server: add_application(ApplicationServicer(applications), server),
+            ),
+            GrpcService(
+                "tdp.control.v1.NodeAdminService",
+                lambda server: add_node_admin(NodeAdminServicer(administration), server),
+            ),
+            GrpcService("tdp.control.v1.SystemService", lambda server: add_system(system, server)),
+            GrpcService("tdp.node.v1.NodeService", lambda server: add_node(node, server)),
+        ]
+
+    def _intake(self, policy: EndpointPolicy) -> TaskIntake:
+        admission = Admission(self.stores.intake, self.clock, self.settings.queued_executions_max)
+        return TaskIntake(
+            self.queued_intake,
+            self.compiled,
+            admission,
+            self.ids,
+            self.clock,
+            self.hints,
+            policy,
+        )
