@@ -73,8 +73,10 @@ create table orders (
     last_contiguous_sequence bigint not null default 0 check (last_contiguous_sequence >= 0),
     last_projected_sequence bigint not null default 0
         check (last_projected_sequence >= last_contiguous_sequence),
-    -- The platform's own word for the run's state, for display beside the business status.
+    -- The platform's own word for the run's state, for display beside the business status, and the
+    -- sequence of the event that said it: an event may say nothing about it.
     platform_status text not null default '',
+    status_sequence bigint not null default 0 check (status_sequence >= 0),
     progress_percent integer not null default 0 check (progress_percent between 0 and 100),
     -- Why it needs attention: a sentence for people, and the platform's failure as JSON.
     diagnosis text not null default '',

@@ -85,7 +85,7 @@ def test_lost_callbacks_are_made_good_by_queries(story: Story, random: Random) -
 
 @given(stories(), RANDOMS)
 def test_versions_grow_and_ends_are_final(story: Story, random: Random) -> None:
-    """A version grows by one with each visible change, and a run's end is left by a new run only."""
+    """A version rises by one with each visible change; a run's end is left only by a new run."""
     arrivals = [one for one in story.events for _ in range(random.randint(1, 2))]
     random.shuffle(arrivals)
     order = OrderProjection()
@@ -203,3 +203,26 @@ def test_a_stranger_with_our_reference_changes_nothing() -> None:
     ):
         assert project(order, stranger) == Projected(order, Effect.FOREIGN)
     assert accept(order, Acceptance(execution_id(9), execution_id(8), 1)).effect is Effect.FOREIGN
+
+
+def test_nothing_follows_the_end_of_a_run_and_progress_never_falls() -> None:
+    """What a platform should never send changes nothing that clients see."""
+    order = fold(OrderProjection(), [event(1, 1, "CREATED"), event(1, 2, "RUNNING", 50)])
+    lower = project(order, event(1, 3, "RUNNING", 20))
+    assert (lower.effect, lower.order.progress_percent) == (Effect.NO_CHANGE, 50)
+    ahead = project(order, event(1, 4, "RUNNING", 60)).order
+    late = project(ahead, event(1, 3, "", 90))
+    assert (late.effect, late.order.progress_percent) == (Effect.LATE_FILL, 60)
+    ended = project(order, event(1, 3, "FAILED", 50)).order
+    after = project(ended, event(1, 4, "RUNNING", 70))
+    assert (after.effect, after.order.status) == (Effect.NO_CHANGE, OrderStatus.NEEDS_ATTENTION)
+
+
+def test_a_late_answer_does_not_undo_a_newer_wish_or_run() -> None:
+    """SUBMIT's answer, taken over late, moves neither an order asked to run again nor run 2."""
+    failed = fold(OrderProjection(), [event(1, 1, "CREATED"), event(1, 2, "FAILED")])
+    again = replace(failed, status=OrderStatus.SUBMITTING)
+    assert accept(again, acceptance(1)) == Projected(again, Effect.NO_CHANGE)
+    second = accept(again, acceptance(2)).order
+    assert (second.status, second.execution_id) == (OrderStatus.PROCESSING, execution_id(2))
+    assert accept(second, acceptance(1)) == Projected(second, Effect.OLD_RUN)
