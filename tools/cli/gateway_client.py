@@ -1,6 +1,7 @@
 """The gateway's REST interface, as the command line needs it."""
 
 import asyncio
+import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ import aiohttp
 
 from foundation.errors import (
     AlreadyExistsError,
+    ErrorCode,
     FailedPreconditionError,
     FieldViolation,
     InternalError,
@@ -35,6 +37,15 @@ _KINDS: Final[Mapping[int, type[TdpError]]] = {
     429: ResourceExhaustedError,
     503: UnavailableError,
 }
+
+
+class DamagedDownloadError(TdpError):
+    """What was downloaded is not what was committed; nothing of it was kept."""
+
+    reason = "DOWNLOAD_DAMAGED"
+    code = ErrorCode.DATA_LOSS
+
+
 Progress = Callable[[int], None]
 """Told how many more bytes have moved."""
 
@@ -102,15 +113,25 @@ class GatewayClient:
             "POST", "/assets/content", params={"name": path.name}, data=chunks(), headers=headers
         )
 
-    async def download(self, path: str, destination: Path, progress: Progress) -> None:
-        """Stream bytes to a file, which appears only when whole."""
+    async def download(
+        self, path: str, destination: Path, progress: Progress, *, sha256: str = ""
+    ) -> None:
+        """Stream bytes to a file, which appears only when whole.
+
+        DamagedDownloadError if a SHA-256 (hex) is given and the bytes have another.
+        """
         partial = destination.with_name(destination.name + ".part")
         destination.parent.mkdir(parents=True, exist_ok=True)
+        digest = hashlib.sha256()
         async with self._response("GET", path) as response:
             with partial.open("wb") as file:
                 async for chunk in response.content.iter_chunked(CHUNK_BYTES):
+                    digest.update(chunk)
                     await asyncio.to_thread(file.write, chunk)
                     progress(len(chunk))
+        if sha256 and digest.hexdigest() != sha256:
+            partial.unlink()
+            raise DamagedDownloadError(f"{path}: the bytes have another SHA-256 than was committed")
         partial.replace(destination)
 
     async def events(self, order_id: str) -> AsyncIterator[ServerEvent]:

@@ -1,10 +1,13 @@
 """Options that commands share, and how a command's coroutine is run."""
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 import typer
+
+from tools.cli.output import ExitCode
 
 _Result = TypeVar("_Result")
 _Row = TypeVar("_Row")
@@ -17,8 +20,18 @@ Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most 
 
 
 def run(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a command to its end."""
-    return asyncio.run(work)
+    """Run a command to its end; SIGINT and SIGTERM break it off in order, with its own status."""
+    try:
+        return asyncio.run(_stoppable(work))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+async def _stoppable(work: Coroutine[Any, Any, _Result]) -> _Result:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await work
 
 
 def group(help_text: str) -> typer.Typer:

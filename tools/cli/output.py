@@ -1,10 +1,11 @@
 """What the command line writes: tables and bars for people, JSON for programs, clear errors."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -14,8 +15,17 @@ from foundation.errors import ErrorCode, TdpError
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
 
-out: Final = Console(highlight=False)
-err: Final = Console(stderr=True, highlight=False)
+# Wide enough that an id is never cut where no terminal says how wide it is.
+_PLAIN_WIDTH_CHARS: Final = 160
+
+
+def _console(stream: TextIO, *, stderr: bool = False) -> Console:
+    free = not stream.isatty() and "COLUMNS" not in os.environ
+    return Console(stderr=stderr, highlight=False, width=_PLAIN_WIDTH_CHARS if free else None)
+
+
+out: Final = _console(sys.stdout)
+err: Final = _console(sys.stderr, stderr=True)
 
 
 class ExitCode(IntEnum):
