@@ -4,7 +4,7 @@ import asyncio
 import errno
 import sys
 import traceback
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any, Final, cast
 
 from pydantic import BaseModel, ValidationError
@@ -96,9 +96,7 @@ def failure_of(error: Exception) -> WorkFailure:
     TDP's own errors keep their reason and retryability; running out of memory or disk has a
     reason of its own; anything else may be a passing fault and is retryable.
     """
-    if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        only = error.exceptions[0]
-        return failure_of(only) if isinstance(only, Exception) else failure_of(Exception(str(only)))
+    error = _telling(error)
     if isinstance(error, TdpError):
         message = _shown(error.message)
         return WorkFailure(error.reason, message, error.retryable, error.retry_delay_s)
@@ -117,6 +115,21 @@ def failure_of(error: Exception) -> WorkFailure:
             infrastructure=True,
         )
     return WorkFailure("WORK_CRASHED", _shown(f"{type(error).__name__}: {error}"), retryable=True)
+
+
+def _telling(error: Exception) -> Exception:
+    """Of a group's errors the one that was raised on purpose, else the first."""
+    leaves = list(_leaves(error))
+    meant = (leaf for leaf in leaves if isinstance(leaf, TdpError))
+    return next(meant, leaves[0] if leaves else error)
+
+
+def _leaves(error: BaseException) -> Iterator[Exception]:
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from _leaves(one)
+    elif isinstance(error, Exception):
+        yield error
 
 
 def _shown(text: str) -> str:

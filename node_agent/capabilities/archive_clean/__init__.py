@@ -1,5 +1,6 @@
 """archive.clean: takes junk out of a ZIP without re-packing, and refuses whatever is unsound."""
 
+from node_agent.capabilities.archive_clean.capability import archive_clean as capability
 from node_agent.capabilities.archive_clean.clean import clean_archive
 from node_agent.capabilities.archive_clean.limits import CleanLimits
 from node_agent.capabilities.archive_clean.refusals import (
@@ -21,5 +22,6 @@ __all__ = [
     "KeptEntry",
     "RefusalReason",
     "RemovedEntry",
+    "capability",
     "clean_archive",
 ]

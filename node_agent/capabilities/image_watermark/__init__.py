@@ -1,5 +1,6 @@
 """The capability image.watermark: a text set on every picture of an archive."""
 
+from node_agent.capabilities.image_watermark.capability import image_watermark as capability
 from node_agent.capabilities.image_watermark.classification import (
     HEAD_BYTES,
     FileKind,
@@ -34,6 +35,7 @@ __all__ = [
     "WatermarkRefused",
     "Watermarker",
     "bundled_font",
+    "capability",
     "classify",
     "is_image",
 ]

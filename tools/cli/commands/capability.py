@@ -44,6 +44,7 @@ class _Run:
 
 @app.command("list")
 def list_capabilities(
+    *,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
     """List the installed capabilities."""
@@ -65,6 +66,7 @@ def list_capabilities(
 
 @app.command("run")
 def run(
+    *,
     name: Annotated[str, typer.Argument(help="NAME or NAME@VERSION, such as archive.clean.")],
     input_file: Annotated[
         Path | None,
