@@ -13,7 +13,9 @@ from typing import Any, Final, Self
 import aiohttp
 
 from foundation.errors import (
+    AbortedError,
     AlreadyExistsError,
+    DeadlineExceededError,
     ErrorCode,
     FailedPreconditionError,
     FieldViolation,
@@ -24,6 +26,7 @@ from foundation.errors import (
     TdpError,
     UnauthenticatedError,
     UnavailableError,
+    is_reason,
 )
 
 CHUNK_BYTES: Final = 256 * 1024
@@ -35,8 +38,14 @@ _KINDS: Final[Mapping[int, type[TdpError]]] = {
     413: InvalidArgumentError,
     422: InvalidArgumentError,
     429: ResourceExhaustedError,
+    502: UnavailableError,
     503: UnavailableError,
+    504: DeadlineExceededError,
 }
+_REFUSED: Final = 400
+_CONFLICT: Final = 409
+_SERVER_ERROR: Final = 500
+_WORTH_REPEATING: Final = (UnavailableError, AbortedError, DeadlineExceededError)
 
 
 class DamagedDownloadError(TdpError):
@@ -157,7 +166,7 @@ class GatewayClient:
         for failures in range(RETRIES_MAX):
             try:
                 return await self._call(method, path, **options)
-            except UnavailableError:
+            except _WORTH_REPEATING:
                 if failures == RETRIES_MAX - 1:
                     raise
                 await asyncio.sleep(min(0.1 * 2**failures, 2.0))
@@ -182,7 +191,7 @@ class GatewayClient:
             async with self._session.request(
                 method, self._url + path, headers=headers, **options
             ) as response:
-                if response.status >= 400:  # noqa: PLR2004 - the class of an HTTP status
+                if response.status >= _REFUSED:
                     raise _problem(response.status, await response.text())
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -209,19 +218,27 @@ async def _parsed(stream: aiohttp.StreamReader) -> AsyncIterator[ServerEvent]:
 def _problem(status: int, text: str) -> TdpError:
     """Return the error that a problem document tells of (RFC 9457)."""
     try:
-        problem = json.loads(text)
+        found = json.loads(text)
     except ValueError:
-        problem = {"detail": text[:500]}
+        found = None
+    problem: dict[str, Any] = found if isinstance(found, dict) else {"detail": text[:500]}
     detail = str(problem.get("detail") or problem.get("title") or f"status {status}")
     reason = str(problem.get("reason") or "REFUSED")
+    reason = reason if is_reason(reason) else "REFUSED"
+    if status == _CONFLICT:
+        return _conflict(problem, detail, reason)
     violations = [
-        FieldViolation(str(one.get("pointer", "")), str(one.get("detail", "")))
+        FieldViolation(str(one.get("pointer", "")).lstrip("/"), str(one.get("detail", "")))
         for one in problem.get("errors", ())
         if isinstance(one, dict)
     ]
-    if status == 409:  # noqa: PLR2004 - Conflict
-        if "existing_id" in problem:
-            return AlreadyExistsError(detail, existing_id=problem["existing_id"], reason=reason)
-        return FailedPreconditionError(detail, reason=reason)
-    kind = _KINDS.get(status, InternalError if status >= 500 else InvalidArgumentError)  # noqa: PLR2004
-    return kind(detail, reason=reason, field_violations=violations)
+    otherwise = InternalError if status >= _SERVER_ERROR else InvalidArgumentError
+    return _KINDS.get(status, otherwise)(detail, reason=reason, field_violations=violations)
+
+
+def _conflict(problem: dict[str, Any], detail: str, reason: str) -> TdpError:
+    existing_id = problem.get("metadata", {}).get("existing_id")
+    if existing_id:
+        return AlreadyExistsError(detail, existing_id=str(existing_id), reason=reason)
+    kind = AbortedError if problem.get("retryable") else FailedPreconditionError
+    return kind(detail, reason=reason)

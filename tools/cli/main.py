@@ -47,6 +47,8 @@ app = typer.Typer(
     cls=LazyGroup,
     name="tdp",
     help="Submit work, watch it, operate the platform, and prove what became of an order.",
+    epilog="Exit status: 0 done, 1 failed, 2 refused (what was asked is wrong), 3 unreachable, "
+    "4 the order needs attention, 130 interrupted.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

@@ -36,7 +36,16 @@ async def _stoppable(work: Coroutine[Any, Any, _Result]) -> _Result:
 
 def group(help_text: str) -> typer.Typer:
     """Return an empty group of commands in the house's look."""
-    return typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode="rich")
+    made = typer.Typer(
+        help=help_text, no_args_is_help=True, rich_markup_mode="rich", add_completion=False
+    )
+    # Without a callback, typer takes a group of one command for that command.
+    made.callback()(_nothing)
+    return made
+
+
+def _nothing() -> None:
+    pass
 
 
 async def rows_of(

@@ -16,7 +16,7 @@ from tools.cli.output import ExitCode, err, out, plain, show, status_style, tabl
 
 app = group("Order the processing of an archive, follow it, and fetch what came out.")
 OrderId = Annotated[str, typer.Argument(help="The order's id.")]
-_PAGE_SIZE_MAX = 100
+_PAGE_SIZE_MAX = 200
 
 
 @app.command()
@@ -165,7 +165,7 @@ async def _list(status: str, limit: int, *, as_json: bool) -> None:
     cursor = ""
     async with _client() as client:
         while len(found) < limit:
-            query = {"limit": str(min(limit - len(found), _PAGE_SIZE_MAX))}
+            query = {"page_size": str(min(limit - len(found), _PAGE_SIZE_MAX))}
             query |= {"cursor": cursor} if cursor else {}
             query |= {"status": status} if status else {}
             page = await client.get("/orders", **query)
