@@ -596,6 +596,10 @@ create index artifact_commits_published on artifact_commits (published_at)
 -- What is shown: one place for the columns that every list and look-up has
 ---------------------------------------------------------------------------------------------
 
+create function sentences_of(reasons text) returns text
+    language sql immutable parallel safe
+    return (select string_agg(one, ' ') from json_array_elements_text(reasons::json) as one);
+
 create view shown_executions as
 select
     execution.execution_id, execution.task_id, execution.application_id, execution.run,
@@ -612,7 +616,7 @@ select
         else coalesce((
             select 'Step ' || request.step_key || ' waits for a node since '
                 || to_char(request.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
-                || ' UTC: ' || request.reasons
+                || ' UTC: ' || sentences_of(request.reasons)
             from scheduling_requests as request
             where
                 request.execution_id = execution.execution_id

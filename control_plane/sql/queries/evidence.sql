@@ -53,7 +53,11 @@ select
     string_agg(
         step_key || case when item_index >= 0 then '[' || item_index || ']' else '' end
         || ' ' || status, ', ' order by position, item_index
-    ) filter (where position < 20 and item_index < 5) as shown
+    ) filter (where position < 20 and item_index < 5) as shown,
+    (
+        select count(*) from scheduling_requests as request
+        where request.execution_id = $1 and request.status <> 'VOIDED'
+    ) as requested
 from steps
 where execution_id = $1;
 

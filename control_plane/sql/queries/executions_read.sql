@@ -64,7 +64,7 @@ select
         else coalesce(
             'Waits for a node since '
             || to_char(request.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
-            || ' UTC: ' || request.reasons, ''
+            || ' UTC: ' || sentences_of(request.reasons), ''
         )
     end as waiting_for
 from steps as step

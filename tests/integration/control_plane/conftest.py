@@ -7,6 +7,8 @@ import pytest
 
 from foundation.postgres.pool import Database, DatabaseConfig
 from tests.fixtures.databases import FreshDatabase
+from tests.fixtures.servers import FreshNats
+from tests.integration.control_plane.replica import Replica, running_replica
 
 _MIGRATIONS = Path(__file__).parents[3] / "control_plane" / "sql" / "migrations"
 
@@ -25,3 +27,12 @@ async def control_database(postgres_database: FreshDatabase) -> AsyncIterator[Da
     )
     async with Database(config) as database:
         yield database
+
+
+@pytest.fixture
+async def replica(
+    postgres_database: FreshDatabase, nats_server: FreshNats
+) -> AsyncIterator[Replica]:
+    """A whole running replica of the test's own."""
+    async with running_replica(postgres_database.dsn, nats_server.url) as running:
+        yield running

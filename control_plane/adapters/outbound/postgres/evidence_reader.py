@@ -43,7 +43,7 @@ class PostgresEvidenceReader:
                 _task_fact(task, execution_id),
                 await _outbox_fact(connection, execution_id),
                 _steps_fact(steps),
-                *_attempt_facts(attempts),
+                *_attempt_facts(attempts, steps),
                 _inbox_fact(inbox, attempts),
                 await _callback_fact(connection, task, execution_id),
             ]
@@ -103,7 +103,8 @@ def _steps_fact(row: Record | None) -> HopFact:
     )
 
 
-def _attempt_facts(attempts: Sequence[Record]) -> list[HopFact]:
+def _attempt_facts(attempts: Sequence[Record], steps: Record | None) -> list[HopFact]:
+    assert steps is not None
     newest = attempts[-1] if attempts else None
     total = len(attempts)
     shown = "" if newest is None else f"attempt {newest['attempt_id']} on {newest['node_name']}"
@@ -145,7 +146,7 @@ def _attempt_facts(attempts: Sequence[Record]) -> list[HopFact]:
             record="" if newest is None else newest["attempt_id"],
             durable_at=None if newest is None else newest["dispatched_at"],
             done_count=total,
-            expected_count=total,
+            expected_count=max(total, steps["requested"]),
             disturbances=losses,
         ),
         HopFact(
