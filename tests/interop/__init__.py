@@ -1,0 +1,1 @@
+"""Clients that share no code with the platform: grpcurl, buf curl, and Node."""
