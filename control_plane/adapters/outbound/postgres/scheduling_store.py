@@ -109,7 +109,7 @@ class PostgresSchedulingStore:
 
     async def dispatch(self, claim_id: str, placements: Sequence[Placement]) -> DispatchedBatch:
         """Make proposals facts, as far as everything still allows it; see the port."""
-        unique = list({one.request.key: one for one in reversed(placements)}.values())[::-1]
+        unique = _first_of_each(placements)
         try:
             return await self._dispatch_together(claim_id, unique)
         except Exception as error:
@@ -248,6 +248,13 @@ class PostgresSchedulingStore:
 async def release_requests(connection: Connection, execution_id: str) -> None:
     """Make the parked requests of an execution due, in the transaction that resumes it."""
     await connection.execute(_SQL.release_requests, execution_id)
+
+
+def _first_of_each(placements: Sequence[Placement]) -> list[Placement]:
+    first: dict[RequestKey, Placement] = {}
+    for one in placements:
+        first.setdefault(one.request.key, one)
+    return list(first.values())
 
 
 def _offered(requirement: Requirement) -> tuple[str, str]:

@@ -37,7 +37,6 @@ from foundation.postgres.pool import Connection, Database, Record
 APPLICATION = "0190aaaa-0000-7000-8000-000000000001"
 CLOCK = SystemClock()
 IDS = SystemIds(CLOCK)
-_DICE = Random(7)  # noqa: S311 - spreads waits, guards no secret
 
 
 def step(key: str, *depends_on: str, **fields: Any) -> dict[str, Any]:
