@@ -140,6 +140,12 @@ class ControlPlane:
         )
         self.heartbeats = Database(self._database_config("tdp-heartbeat", _HEARTBEAT_POOL_SIZE))
         self.stores = self._stores()
+        self.callback_policy = callback_policy(
+            settings.claim_ttl_s, settings.backoff_cap_s, self.random
+        )
+        self.deliveries = PostgresOutboxStore(
+            self.database, self.callback_policy, table="callback_deliveries"
+        )
         self.guard = AddressGuard(private_allowed=settings.private_endpoints_allowed)
         self.providers = GrpcResourceProviders(self.database, self.keys, self.guard)
         self.queued_intake = QueuedIntake(self.stores.intake)
@@ -300,13 +306,9 @@ class ControlPlane:
         http = HttpCallbacks(self.guard, self.clock)
         over_grpc = GrpcCallbacks(self.guard, self.clock)
         callbacks = OutboxPump(
-            PostgresOutboxStore(
-                self.database,
-                callback_policy(claim_s, cap_s, self.random),
-                table="callback_deliveries",
-            ),
+            self.deliveries,
             CallbackPublisher(self.stores.callbacks, http, over_grpc),
-            callback_policy(claim_s, cap_s, self.random),
+            self.callback_policy,
             self.clock,
             self.hints.callbacks,
         )
@@ -376,7 +378,9 @@ class ControlPlane:
             server_version=VERSION,
         )
         system = SystemServicer(Evidence(self.stores.evidence), VERSION, self.replica_id)
-        applications = Applications(self.stores.applications, self.keys, self.ids, policy)
+        applications = Applications(
+            self.stores.applications, self.deliveries, self.keys, self.ids, policy
+        )
         administration = NodeAdministration(self.stores.directory, self.hints)
         add_application = application_service_pb2_grpc.add_ApplicationServiceServicer_to_server
         add_node_admin = node_admin_service_pb2_grpc.add_NodeAdminServiceServicer_to_server

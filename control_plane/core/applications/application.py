@@ -19,7 +19,7 @@ from control_plane.core.applications.endpoints import (
     check_endpoint,
 )
 from control_plane.core.applications.errors import ApplicationNotFoundError
-from control_plane.core.applications.ports import ApplicationStore
+from control_plane.core.applications.ports import ApplicationStore, HeldCallbacks
 from control_plane.core.idempotency import RequestIdentity, request_identity
 from foundation.canonical_json import FieldValue, request_hash
 from foundation.errors import InvalidArgumentError
@@ -42,9 +42,15 @@ class Applications:
     """What an operator does with applications; an application may read itself."""
 
     def __init__(
-        self, store: ApplicationStore, keys: KeyRing, ids: IdSource, policy: EndpointPolicy
+        self,
+        store: ApplicationStore,
+        held: HeldCallbacks,
+        keys: KeyRing,
+        ids: IdSource,
+        policy: EndpointPolicy,
     ) -> None:
         self._store = store
+        self._held = held
         self._keys = keys
         self._ids = ids
         self._policy = policy
@@ -160,6 +166,8 @@ class Applications:
         stored_id, created = await self._store.set_callback_endpoint(
             identity, parse_id(application_id, "application_id"), url, secret
         )
+        # Also for a replay: the first call may have died between the two.
+        await self._held.release(stored_id)
         return await self._store.get(stored_id), created
 
     async def set_provider(

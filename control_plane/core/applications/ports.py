@@ -59,6 +59,14 @@ class ApplicationStore(Protocol):
         ...
 
 
+class HeldCallbacks(Protocol):
+    """Deliveries that are held because their endpoint was switched off."""
+
+    async def release(self, destination: str) -> int:
+        """Make the application's held deliveries due at once; return their number."""
+        ...
+
+
 class KeyDirectory(Protocol):
     """Finds out whom a credential speaks for."""
 

@@ -3,10 +3,14 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from typing import Final
 
 from control_plane.core.callbacks.domain import no_target
 from control_plane.core.callbacks.ports import CallbackDirectory, CallbackTransport
 from foundation.outbox.model import Held, OutboxRow, Outcome
+
+DISABLED_RECHECK_S: Final = 30.0
+"""A replica may not have heard yet that an endpoint was enabled again."""
 
 
 class CallbackPublisher:
@@ -32,7 +36,10 @@ class CallbackPublisher:
         if target is None:
             return no_target()
         if target.disabled:
-            return Held("the endpoint answered 410 before: set it again to enable it")
+            return Held(
+                "the endpoint answered 410 before: set it again to enable it",
+                recheck_after_s=DISABLED_RECHECK_S,
+            )
         transport = self._http if target.url.startswith("http") else self._grpc
         event_id = json.loads(row.payload)["id"]
         outcome = await transport.deliver(target, event_id, row.payload.encode())

@@ -1,6 +1,7 @@
 """Helpers of the service tests: calls that are refused, and the requests they repeat."""
 
 from collections.abc import Awaitable
+from typing import cast
 
 import grpc.aio
 import pytest
@@ -14,7 +15,7 @@ async def refused(call: Awaitable[object]) -> tuple[grpc.StatusCode, str, dict[s
     """Await a call that must fail; return its code, its reason and its metadata."""
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await call
-    status = rpc_status.from_call(error.value)
+    status = rpc_status.from_call(cast("grpc.Call", error.value))
     assert status is not None, "every error carries its details"
     info = error_details_pb2.ErrorInfo()
     assert status.details[0].Unpack(info)
