@@ -18,17 +18,23 @@ import aiohttp
 import stamina
 
 from foundation.clock import Clock, SystemClock
-from foundation.errors import ErrorCode, TdpError
+from node_agent.adapters.outbound.transfer_errors import (
+    GrantRefusedError,
+    InterruptionError,
+    RangeRefusedError,
+    ResourceDamagedError,
+    ResourceTooLargeError,
+    TransferFailedError,
+    TransferRefusedError,
+    check_status,
+    shown_name,
+)
 from node_agent.core.execution.ports import Grant
 from node_agent.sdk.files import GrantSource, Transferred
 
 _Result = TypeVar("_Result")
 _MIB: Final = 1024 * 1024
-_REFUSED_GRANT: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.GONE})
-_PASSING: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
-_SERVER_ERRORS_FROM: Final = 500
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
-_OK: Final = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,55 +58,6 @@ class TransferConfig:
     restarts_max: int = 1
     grant_margin_s: float = 2.0
     file_grants: bool = False
-
-
-class TransferFailedError(TdpError):
-    """The store could not be reached, or answered with errors, for all tries."""
-
-    reason = "TRANSFER_FAILED"
-    retryable = True
-    code = ErrorCode.UNAVAILABLE
-
-
-class TransferRefusedError(TdpError):
-    """The store does not take the request, and will not take it later."""
-
-    reason = "TRANSFER_REFUSED"
-    code = ErrorCode.FAILED_PRECONDITION
-
-
-class ResourceMissingError(TdpError):
-    """The store has no such object."""
-
-    reason = "RESOURCE_MISSING"
-    code = ErrorCode.NOT_FOUND
-
-
-class ResourceDamagedError(TdpError):
-    """The bytes that came are not those that the grant names, even after another try."""
-
-    reason = "RESOURCE_DAMAGED"
-    retryable = True
-    code = ErrorCode.DATA_LOSS
-
-
-class ResourceTooLargeError(TdpError):
-    """The object has more bytes than may be read."""
-
-    reason = "RESOURCE_TOO_LARGE"
-    code = ErrorCode.OUT_OF_RANGE
-
-
-class _InterruptedError(Exception):
-    """This try failed; another may succeed. The text is safe to be shown."""
-
-
-class _GrantRefusedError(_InterruptedError):
-    """The store no longer takes the grant."""
-
-
-class _RangeRefusedError(_InterruptedError):
-    """What is here already is no part of the object as it is now."""
 
 
 @dataclass(slots=True)
@@ -189,7 +146,7 @@ class HttpTransfers:
                 return
             if restart == self._config.restarts_max:
                 raise ResourceDamagedError(
-                    f"resource {_name(download.grant)} {problem}; upload it again"
+                    f"resource {shown_name(download.grant)} {problem}; upload it again"
                 )
             download.begin_again()
             download.complete = False
@@ -204,10 +161,10 @@ class HttpTransfers:
         best_before = download.best_bytes
         try:
             await self._get(download)
-        except _InterruptedError as interruption:
-            if isinstance(interruption, _GrantRefusedError):
+        except InterruptionError as interruption:
+            if isinstance(interruption, GrantRefusedError):
                 download.grant = None
-            if isinstance(interruption, _RangeRefusedError):
+            if isinstance(interruption, RangeRefusedError):
                 await asyncio.to_thread(download.begin_again)
             download.best_bytes = max(download.best_bytes, download.received_bytes)
             if download.best_bytes - best_before < self._config.chunk_bytes:
@@ -220,7 +177,7 @@ class HttpTransfers:
             return
         headers = {**grant.headers, "Accept-Encoding": "identity", **_range(download)}
         async with self._request("GET", grant, headers) as response:
-            _check_status(response, grant)
+            check_status(response, grant)
             await asyncio.to_thread(_place, download, response)
             await self._read_body(download, response)
         download.complete = True
@@ -235,11 +192,14 @@ class HttpTransfers:
         return grant.expires_at - self._clock.now() <= margin
 
     async def _read_body(self, download: _Download, response: aiohttp.ClientResponse) -> None:
-        limit = _limit(download.grant, self._config)
+        promised = download.grant.size_bytes if download.grant is not None else 0
+        limit = promised or self._config.size_bytes_max
         async for piece in response.content.iter_chunked(self._config.chunk_bytes):
             if download.received_bytes + len(piece) > limit:
-                raise ResourceTooLargeError(
-                    f"resource {_name(download.grant)} has more than the {limit} bytes allowed"
+                error = ResourceDamagedError if promised else ResourceTooLargeError
+                raise error(
+                    f"resource {shown_name(download.grant)} has more than {limit} bytes;"
+                    " upload it again"
                 )
             await asyncio.to_thread(download.take, piece)
             download.on_bytes()
@@ -270,7 +230,7 @@ class HttpTransfers:
         size_bytes = (await asyncio.to_thread(source.stat)).st_size
         if grant.size_bytes and size_bytes > grant.size_bytes:
             raise ResourceTooLargeError(
-                f"{source.name} has {size_bytes} bytes, but the place {_name(grant)} takes"
+                f"{source.name} has {size_bytes} bytes, but the place {shown_name(grant)} takes"
                 f" {grant.size_bytes} at most"
             )
         if grant.url.startswith("file:"):
@@ -280,16 +240,20 @@ class HttpTransfers:
         headers = {**grant.headers, "Content-Length": str(size_bytes)}
         try:
             async with self._request("PUT", grant, headers, body.pieces()) as response:
-                _check_status(response, grant)
-        except _GrantRefusedError:
-            upload.grant = None
+                check_status(response, grant)
+        except InterruptionError as interruption:
+            upload.interrupted_count += 1
+            # A store that refuses a grant may hang up on the body before its answer is read, so
+            # an interruption that comes back is taken for such a refusal.
+            if isinstance(interruption, GrantRefusedError) or upload.interrupted_count > 1:
+                upload.grant = None
             raise
         return body.transferred()
 
     def _check_file_grants(self, grant: Grant) -> None:
         if not self._config.file_grants:
             raise TransferRefusedError(
-                f"the grant for {_name(grant)} names a local file; only http and https are taken"
+                f"the grant for {shown_name(grant)} names a local file; only http(s) is taken"
             )
 
     @contextlib.asynccontextmanager
@@ -300,7 +264,7 @@ class HttpTransfers:
         headers: Mapping[str, str],
         data: AsyncIterator[bytes] | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One request; what may pass becomes an _InterruptedError, without the secret URL."""
+        """One request; what may pass becomes an InterruptionError, without the secret URL."""
         try:
             async with self._opened().request(
                 method, grant.url, headers=headers, data=data, allow_redirects=False
@@ -308,11 +272,11 @@ class HttpTransfers:
                 yield response
         except aiohttp.InvalidURL as error:
             raise TransferRefusedError(
-                f"the grant for {_name(grant)} has a URL that cannot be used"
+                f"the grant for {shown_name(grant)} has a URL that cannot be used"
             ) from error
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
             # Not chained: the original may show the URL.
-            raise _InterruptedError(f"{method} was interrupted: {type(error).__name__}") from None
+            raise InterruptionError(f"{method} was interrupted: {type(error).__name__}") from None
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -330,10 +294,10 @@ class HttpTransfers:
         self, work: Callable[[], Awaitable[_Result]], transfer: "_Download | _Upload"
     ) -> _Result:
         try:
-            return await self._caller(_InterruptedError, work)
-        except _InterruptedError as interruption:
+            return await self._caller(InterruptionError, work)
+        except InterruptionError as interruption:
             raise TransferFailedError(
-                f"resource {_name(transfer.grant)}: {interruption} (after"
+                f"resource {shown_name(transfer.grant)}: {interruption} (after"
                 f" {self._config.tries_max} tries in a row); see whether the object store is well"
             ) from None
 
@@ -345,6 +309,7 @@ class _Upload:
     grants: GrantSource
     on_bytes: Callable[[], None]
     grant: Grant | None = None
+    interrupted_count: int = 0
 
 
 class _Body:
@@ -376,7 +341,7 @@ class _Body:
     def transferred(self) -> Transferred:
         if self._sent_bytes != self._size_bytes:
             # The store answered before it had read all, so what it keeps is not known.
-            raise _InterruptedError(
+            raise InterruptionError(
                 f"the store took {self._sent_bytes} of {self._size_bytes} bytes"
             )
         return Transferred(self._sent_bytes, self._digest.digest())
@@ -388,22 +353,6 @@ def _range(download: _Download) -> dict[str, str]:
         return {}
     condition = {"If-Match": download.entity_tag} if download.entity_tag else {}
     return {"Range": f"bytes={download.received_bytes}-", **condition}
-
-
-def _check_status(response: aiohttp.ClientResponse, grant: Grant) -> None:
-    status = response.status
-    if status in _OK or status == HTTPStatus.PARTIAL_CONTENT:
-        return
-    if status in {HTTPStatus.PRECONDITION_FAILED, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE}:
-        # What is here is no part of what is there: the placing of the next answer begins again.
-        raise _RangeRefusedError(f"the store answered {status} to a range")
-    if status in _REFUSED_GRANT:
-        raise _GrantRefusedError(f"the store answered {status} to the grant")
-    if status in _PASSING or status >= _SERVER_ERRORS_FROM:
-        raise _InterruptedError(f"the store answered {status}")
-    if status == HTTPStatus.NOT_FOUND:
-        raise ResourceMissingError(f"the store has no object for {_name(grant)}; upload it again")
-    raise TransferRefusedError(f"the store answered {status} for {_name(grant)}")
 
 
 def _place(download: _Download, response: aiohttp.ClientResponse) -> None:
@@ -418,11 +367,7 @@ def _place(download: _Download, response: aiohttp.ClientResponse) -> None:
     fits = found is not None and int(found[1]) == download.received_bytes
     if not fits or (download.entity_tag and entity_tag not in {"", download.entity_tag}):
         download.begin_again()
-        raise _InterruptedError("the store answered another range than was asked for")
-
-
-def _limit(grant: Grant | None, config: TransferConfig) -> int:
-    return grant.size_bytes if grant is not None and grant.size_bytes else config.size_bytes_max
+        raise InterruptionError("the store answered another range than was asked for")
 
 
 def _difference(download: _Download) -> str | None:
@@ -435,10 +380,6 @@ def _difference(download: _Download) -> str | None:
     if grant.sha256 and download.digest.digest() != grant.sha256:
         return f"has SHA-256 {download.digest.hexdigest()} instead of {grant.sha256.hex()}"
     return None
-
-
-def _name(grant: Grant | None) -> str:
-    return repr(grant.resource_ref) if grant is not None else "(no grant yet)"
 
 
 def _sync(file: BinaryIO) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -32,28 +33,18 @@ class Answer(BaseModel):
 @capability("test.behave", version="1", supports_resume=True)
 async def behave(ctx: Context, wish: Wish) -> Answer:
     """Does one of many things, most of them bad."""
+    if wish.how in _DEATHS:
+        sys.stdout.write(f"last words before {wish.how}\n")
+        _DEATHS[wish.how]()
+    if wish.how in _WAITS:
+        await _WAITS[wish.how](ctx)
+    if wish.how in _ERRORS:
+        raise _ERRORS[wish.how]
+    return await _harmless(wish)
+
+
+async def _harmless(wish: Wish) -> Answer:
     match wish.how:
-        case "refuse":
-            raise Fatal("TEST_REFUSED", "this input is refused; send another")
-        case "retry":
-            raise Retryable("TEST_BUSY", "busy now; come again", after_s=7.5)
-        case "raise":
-            print("about to raise")
-            raise ValueError("nobody expected this")
-        case "exit":
-            print("last words before exit")
-            os._exit(3)
-        case "segfault":
-            ctypes.string_at(0)
-        case "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        case "hang":
-            ctx.progress(1, "hanging")
-            await asyncio.sleep(0.5)
-            threading.Event().wait()
-        case "sleep":
-            ctx.progress(1, "sleeping")
-            await asyncio.Event().wait()
         case "memory":
             await asyncio.to_thread(_grow, wish.size_bytes)
         case "allocate":
@@ -68,11 +59,36 @@ async def behave(ctx: Context, wish: Wish) -> Answer:
     return Answer(text="done", pid=os.getpid())
 
 
+async def _hang(ctx: Context) -> None:
+    ctx.progress(1, "hanging")
+    # Long enough for the progress to be sent before the loop is blocked for ever.
+    await asyncio.sleep(0.3)
+    threading.Event().wait()
+
+
+async def _sleep(ctx: Context) -> None:
+    ctx.progress(1, "sleeping")
+    await asyncio.Event().wait()
+
+
+_WAITS: dict[str, Callable[[Context], Awaitable[None]]] = {"hang": _hang, "sleep": _sleep}
+_DEATHS: dict[str, Callable[[], object]] = {
+    "exit": lambda: os._exit(3),
+    "segfault": lambda: ctypes.string_at(0),
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "raise": lambda: None,
+}
+_ERRORS: dict[str, Exception] = {
+    "refuse": Fatal("TEST_REFUSED", "this input is refused; send another"),
+    "retry": Retryable("TEST_BUSY", "busy now; come again", after_s=7.5),
+    "raise": ValueError("nobody expected this"),
+}
+
+
 def _grow(size_bytes: int) -> None:
-    kept = []
     step = 16 * 1024 * 1024
-    for _ in range(size_bytes // step):
-        kept.append(os.urandom(1) * step)
+    kept = [os.urandom(1) * step for _ in range(size_bytes // step)]
+    assert kept
     threading.Event().wait()
 
 

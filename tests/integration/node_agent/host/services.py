@@ -57,14 +57,16 @@ class Store:
         )
 
 
-def client_of(access: ObjectStoreAccess) -> Any:
+def client_of(access: ObjectStoreAccess) -> Any:  # noqa: ANN401 - the library has no types
     return aioboto3.Session().client(
         "s3",
         endpoint_url=access.endpoint_url,
         aws_access_key_id=access.access_key,
         aws_secret_access_key=access.secret_key,
         region_name=access.region,
-        config=Config(s3={"addressing_style": "path"}, request_checksum_calculation="when_required"),
+        config=Config(
+            s3={"addressing_style": "path"}, request_checksum_calculation="when_required"
+        ),
     )
 
 

@@ -16,7 +16,9 @@ from tests.integration.node_agent.host.services import RecordedServices
 MIB = 1024 * 1024
 
 
-async def run(host: ProcessHost, order: object, services: RecordedServices | None = None) -> Outcome:
+async def run(
+    host: ProcessHost, order: object, services: RecordedServices | None = None
+) -> Outcome:
     return await host.run(order, services or RecordedServices(), asyncio.Event())  # type: ignore[arg-type]  # a RunOrder
 
 
@@ -57,7 +59,7 @@ async def test_an_error_becomes_a_failure_with_its_reason(
     order: MakeOrder,
     how: str,
     reason: str,
-    retryable: bool,
+    retryable: bool,  # noqa: FBT001 - a parameter of the case
     after_s: float | None,
 ) -> None:
     """What a capability raises keeps reason, retryability and delay, and costs no child."""
@@ -68,7 +70,7 @@ async def test_an_error_becomes_a_failure_with_its_reason(
         after_s,
     )
     if how == "raise":
-        assert "about to raise" in failure.log_tail
+        assert "last words before raise" in failure.log_tail
         assert "nobody expected this" in failure.log_tail
     assert answer(await run(host, order()))["text"] == "done"
 
@@ -91,7 +93,11 @@ async def test_a_dying_child_fails_its_attempt_alone(
 ) -> None:
     """The failure says how the child ended, and the next attempt gets a new child."""
     failure = failed(await run(host, order(given={"how": how}))).failure
-    assert (failure.reason, failure.retryable, failure.infrastructure) == ("CHILD_DIED", True, False)
+    assert (failure.reason, failure.retryable, failure.infrastructure) == (
+        "CHILD_DIED",
+        True,
+        False,
+    )
     assert words in failure.message
     if how == "exit":
         assert "last words before exit" in failure.log_tail
@@ -234,7 +240,7 @@ async def test_an_unknown_capability_is_the_nodes_fault(
 async def test_inline_work_takes_no_slot_and_no_process(
     host: ProcessHost, order: MakeOrder
 ) -> None:
-    """noop echoes its input in the agent's own loop, many at once, while the slot is taken."""
+    """The capability noop echoes its input in this loop, many at once, and starts no child."""
     before = psutil.Process().children()
     outcomes = await asyncio.gather(
         *(run(host, order("noop", given={"n": number})) for number in range(20))
