@@ -10,6 +10,7 @@ from typing import Any
 import grpc.aio
 from aiohttp import web
 
+from foundation.grpc.context import ServicerContext as Context
 from foundation.signatures import SIGNATURE_HEADER, SigningSecret, verify
 from tdp.callback.v1 import callback_service_pb2 as pb
 from tdp.callback.v1 import callback_service_pb2_grpc as pb_grpc
@@ -74,10 +75,10 @@ class _Callbacks(pb_grpc.CallbackServiceServicer):
         self._endpoint = endpoint
         self._now_s = now_s
 
-    async def DeliverEvent(  # noqa: N802 - the contract's name
+    async def DeliverEvent(
         self,
         request: pb.DeliverEventRequest,
-        context: Any,  # noqa: ANN401 - the library's type is not subscriptable
+        context: Context,
     ) -> pb.DeliverEventResponse:
         metadata = dict(context.invocation_metadata())
         status = self._endpoint.take(metadata.get(SIGNATURE_HEADER), request.body, self._now_s)
