@@ -173,7 +173,8 @@ def accept(order: OrderProjection, acceptance: Acceptance) -> Projected:
     moved = order
     if acceptance.run > order.run:
         moved = _begun(order, acceptance.execution_id, acceptance.run)
-    elif order.status is OrderStatus.SUBMITTING and not order.platform_status:
+    elif order.status is OrderStatus.SUBMITTING and order.status_sequence == 0:
+        # With a sequence it is SUBMITTING because the client asked for the next run.
         moved = replace(order, status=OrderStatus.PROCESSING)
     moved = _identified(moved, acceptance.task_id, acceptance.execution_id)
     if _visible(moved) == _visible(order):
@@ -202,9 +203,8 @@ def _is_known(order: OrderProjection, sequence: int) -> bool:
 
 def _begun(order: OrderProjection, execution_id: str, run: int) -> OrderProjection:
     """Forget the run before; what was asked for here and concerns the new run stays."""
-    # Before the first run, and after the end of the last one, a cancel asked for here can only
-    # have meant the run that now begins.
-    stays = order.status is OrderStatus.CANCELING and (order.run == 0 or order.is_over)
+    # Without the platform's word, this run was asked for here, and the cancel was meant for it.
+    stays = order.status is OrderStatus.CANCELING and not order.platform_status
     return OrderProjection(
         task_id=order.task_id,
         execution_id=execution_id,

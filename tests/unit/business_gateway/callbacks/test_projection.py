@@ -221,8 +221,17 @@ def test_nothing_follows_the_end_of_a_run_and_progress_never_falls() -> None:
 def test_a_late_answer_does_not_undo_a_newer_wish_or_run() -> None:
     """SUBMIT's answer, taken over late, moves neither an order asked to run again nor run 2."""
     failed = fold(OrderProjection(), [event(1, 1, "CREATED"), event(1, 2, "FAILED")])
-    again = replace(failed, status=OrderStatus.SUBMITTING)
+    again = replace(failed, status=OrderStatus.SUBMITTING, platform_status="", diagnosis="")
     assert accept(again, acceptance(1)) == Projected(again, Effect.NO_CHANGE)
     second = accept(again, acceptance(2)).order
     assert (second.status, second.execution_id) == (OrderStatus.PROCESSING, execution_id(2))
     assert accept(second, acceptance(1)) == Projected(second, Effect.OLD_RUN)
+    cancelled = replace(again, status=OrderStatus.CANCELING)
+    assert project(cancelled, event(2, 1, "CREATED")).order.status is OrderStatus.CANCELING
+    assert accept(cancelled, acceptance(2)).order.status is OrderStatus.CANCELING
+
+
+def test_a_new_run_started_elsewhere_is_not_held_to_the_old_cancel() -> None:
+    """CANCELING of run 1 ends with run 2's first event."""
+    order = fold(OrderProjection(), [event(1, 1, "CREATED"), event(1, 2, "CANCELING")])
+    assert project(order, event(2, 1, "CREATED")).order.status is OrderStatus.PROCESSING
