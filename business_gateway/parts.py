@@ -1,0 +1,28 @@
+"""What the half of the gateway that talks with the platform gives to the other half."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fastapi import APIRouter
+
+from business_gateway.core.orders.ports import CommandAnnouncer, EvidenceSource
+from foundation.grpc.server import GrpcService
+from foundation.lifecycle import Service
+
+
+@dataclass(frozen=True, slots=True)
+class SyncParts:
+    """Made by `business_gateway.sync_bootstrap.build_sync`, composed by bootstrap.
+
+    `services` run with the process, started in order before the servers. `open_methods` are
+    gRPC methods or prefixes that check their caller themselves (callbacks by signature).
+    `body_bytes_max` bounds bodies by REST path where the default does not fit.
+    """
+
+    evidence: EvidenceSource
+    commands: CommandAnnouncer
+    services: Sequence[Service] = ()
+    routers: Sequence[APIRouter] = ()
+    grpc_services: Sequence[GrpcService] = ()
+    open_methods: Sequence[str] = ()
+    body_bytes_max: Mapping[str, int] = field(default_factory=dict)
