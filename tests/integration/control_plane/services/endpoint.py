@@ -80,8 +80,9 @@ class _Callbacks(pb_grpc.CallbackServiceServicer):
         request: pb.DeliverEventRequest,
         context: Context,
     ) -> pb.DeliverEventResponse:
-        metadata = dict(context.invocation_metadata())
-        status = self._endpoint.take(metadata.get(SIGNATURE_HEADER), request.body, self._now_s)
+        metadata = dict(context.invocation_metadata() or ())
+        header = str(metadata.get(SIGNATURE_HEADER, ""))
+        status = self._endpoint.take(header, request.body, self._now_s)
         if status != 200:
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"told to answer {status}")
         return pb.DeliverEventResponse()

@@ -26,7 +26,7 @@ class Provider(pb_grpc.ResourceProviderServiceServicer):
     committed: list[pb.CommitArtifactsRequest] = field(default_factory=list)
 
     async def _check(self, context: Context) -> None:
-        metadata = dict(context.invocation_metadata())
+        metadata = dict(context.invocation_metadata() or ())
         assert metadata["authorization"] == f"Bearer {PROVIDER_SECRET.decode()}"
         if self.refusal is not None:
             await context.abort(self.refusal, "told to refuse")
