@@ -132,7 +132,7 @@ async def fetch_artifacts(
 
     UnsafeArtifactPathError for a path that would leave the folder.
     """
-    places = [_place(folder, one["path"]) for one in artifacts]
+    places = [_place(folder, one["relative_path"]) for one in artifacts]
     with bars(DownloadColumn()) as progress:
         bar = progress.add_task("download", total=sum(one["size_bytes"] for one in artifacts))
         for artifact, place in zip(artifacts, places, strict=True):

@@ -96,14 +96,13 @@ class Platform:
             ServerStartError: a process did not come up; carries its log's end.
             TdpError: a control plane refused what had to be registered.
         """
-        report("databases")
-        await self._migrate()
         report("control plane")
+        await self._migrated(self.surroundings.control_database, self.control_planes)
         await _all_of(process.start() for process in self.control_planes)
         report("workflows and keys")
         await self._bootstrap()
         report("gateway and node agents")
-        await _all_of(process.start() for process in (*self.gateways, *self.agents))
+        await _all_of((self._start_gateways(), *(process.start() for process in self.agents)))
 
     async def stop(self) -> None:
         """Stop all in the order in which work flows out; idempotent."""
@@ -124,16 +123,15 @@ class Platform:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _migrate(self) -> None:
-        for database, _ in self._database_owners():
-            await self.stack.create_database(database)
-        await _all_of(process.run_once("migrate") for _, process in self._database_owners())
+    async def _start_gateways(self) -> None:
+        """Start them after their application exists: they will not run without its id."""
+        await self._migrated(self.surroundings.gateway_database, self.gateways)
+        await _all_of(process.start() for process in self.gateways)
 
-    def _database_owners(self) -> Iterable[tuple[str, PlatformProcess]]:
-        if self.control_planes:
-            yield self.surroundings.control_database, self.control_planes[0]
-        if self.gateways:
-            yield self.surroundings.gateway_database, self.gateways[0]
+    async def _migrated(self, database: str, owners: Sequence[PlatformProcess]) -> None:
+        if owners:
+            await self.stack.create_database(database)
+            await owners[0].run_once("migrate")
 
     async def _bootstrap(self) -> None:
         wishes = Wishes(

@@ -22,6 +22,7 @@ from foundation.grpc.channel import (
     open_channel,
 )
 from foundation.secrets import hash_token
+from foundation.signatures import SigningSecret
 from tdp.control.v1 import (
     application_service_pb2 as applications,
 )
@@ -84,7 +85,7 @@ async def _application(
             idempotency_key="dev-stack:application",
             name=_APPLICATION_NAME,
             callback_url=wishes.callback_url,
-            callback_secret=secrets.callback_secret.encode(),
+            callback_secret=SigningSecret.parse(secrets.callback_secret).raw,
             resource_provider_url=wishes.provider_url,
             resource_provider_secret=secrets.provider_secret.encode(),
         )

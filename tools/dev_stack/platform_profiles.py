@@ -29,6 +29,10 @@ DEV: Final = Profile(
         "TDP_CONTROL_CLAIM_TTL_S": "10",
         "TDP_CONTROL_BACKOFF_CAP_S": "60",
     },
+    gateway={
+        "TDP_GATEWAY_CLAIM_TTL_S": "10",
+        "TDP_GATEWAY_QUIET_ORDER_S": "20",
+    },
 )
 # The figures of the tests' rule of convergence: everything that waits, waits for seconds.
 TEST: Final = Profile(
@@ -41,6 +45,12 @@ TEST: Final = Profile(
         "TDP_CONTROL_CLAIM_TTL_S": "2",
         "TDP_CONTROL_BACKOFF_CAP_S": "5",
         "TDP_CONTROL_SWEEP_INTERVAL_S": "1",
+    },
+    gateway={
+        "TDP_GATEWAY_CLAIM_TTL_S": "2",
+        "TDP_GATEWAY_BACKOFF_CAP_S": "5",
+        "TDP_GATEWAY_QUIET_ORDER_S": "10",
+        "TDP_GATEWAY_SWEEP_INTERVAL_S": "2",
     },
     durable=False,
 )

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from foundation.secrets import KEY_BYTES, TokenKind, new_token
+from foundation.signatures import SigningSecret
 from tools.dev_stack import ports
 from tools.dev_stack.errors import StateFileError
 from tools.dev_stack.state import replace_private_file
 
 _STATE_FILE: Final = "platform.json"
-_SHARED_SECRET_BYTES: Final = 32
+_PROVIDER_SECRET_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,8 @@ def new_platform_secrets() -> PlatformSecrets:
         submit_key=new_token(TokenKind.API_KEY),
         client_key=new_token(TokenKind.API_KEY),
         join_token=new_token(TokenKind.JOIN),
-        callback_secret=secrets.token_hex(_SHARED_SECRET_BYTES),
-        provider_secret=secrets.token_hex(_SHARED_SECRET_BYTES),
+        callback_secret=SigningSecret.generate().text,
+        provider_secret=secrets.token_hex(_PROVIDER_SECRET_BYTES),
     )
 
 

@@ -1,0 +1,27 @@
+"""NATS carries hints only: its store may be wiped in the middle of an order."""
+
+from __future__ import annotations
+
+import shutil
+
+from tests.acceptance.platform import World, check_done_once, tiny_zip
+from tools.cli import journey
+
+
+async def test_wiped_while_an_order_runs(world: World) -> None:
+    """The order under way, one made while NATS is away, and one made afterwards all complete."""
+    nats = world.platform.stack.nats
+    async with world.gateway() as client:
+        asset_id = await world.upload(client, tiny_zip())
+        under_way = await world.place(client, asset_id, "under way")
+        async for change in journey.changes(client, under_way["order_id"]):
+            if change["status"] != "SUBMITTING":
+                break
+        await nats.kill()
+        shutil.rmtree(nats.store_folder)
+        while_away = await world.place(client, asset_id, "while away")
+        await nats.start()
+        afterwards = await world.place(client, asset_id, "afterwards")
+        for order in (under_way, while_away, afterwards):
+            finished = await world.finished(client, order["order_id"])
+            await check_done_once(world, client, finished)
