@@ -58,17 +58,17 @@ class Tokens:
 class NoGrants:
     """Stands where the grant calls are, which these tests never make."""
 
-    async def AuthorizeResource(  # noqa: N802 - the contract's name
+    async def AuthorizeResource(
         self, request: pb.AuthorizeResourceRequest, context: object
     ) -> pb.AuthorizeResourceResponse:
         raise AssertionError(request)
 
-    async def RenewGrant(  # noqa: N802 - the contract's name
+    async def RenewGrant(
         self, request: pb.RenewGrantRequest, context: object
     ) -> pb.RenewGrantResponse:
         raise AssertionError(request)
 
-    async def AllocateArtifacts(  # noqa: N802 - the contract's name
+    async def AllocateArtifacts(
         self, request: pb.AllocateArtifactsRequest, context: object
     ) -> pb.AllocateArtifactsResponse:
         raise AssertionError(request)

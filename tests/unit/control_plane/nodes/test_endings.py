@@ -84,9 +84,9 @@ ENDINGS = st.one_of(
 def test_every_ending_moves_attempt_and_step_as_their_machines_allow(
     ending: Ending,
     status: AttemptStatus,
-    closing: bool,
+    closing: bool,  # noqa: FBT001 - given by Hypothesis
     failures: int,
-    losses: int,  # noqa: FBT001
+    losses: int,
 ) -> None:
     """Whatever ends however, the attempt is terminal, the step moves legally, counters grow."""
     facts = replace(
