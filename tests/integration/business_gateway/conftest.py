@@ -9,6 +9,7 @@ from business_gateway.adapters.outbound.object_store import ObjectStoreConfig, S
 from foundation.clock import SystemClock
 from foundation.postgres.pool import Database, DatabaseConfig
 from tests.fixtures.databases import FreshDatabase
+from tests.integration.business_gateway.gateway import Client, Running, serving
 from tools.dev_stack import ObjectStoreAccess
 
 _MIGRATIONS = Path(__file__).parents[3] / "business_gateway" / "sql" / "migrations"
@@ -45,3 +46,18 @@ async def objects(object_store: ObjectStoreAccess) -> AsyncIterator[S3ObjectStor
     )
     async with S3ObjectStore(config, SystemClock()) as store:
         yield store
+
+
+@pytest.fixture
+async def running(
+    postgres_database: FreshDatabase, object_store: ObjectStoreAccess
+) -> AsyncIterator[Running]:
+    """A whole gateway that serves on free ports."""
+    async with serving(postgres_database, object_store) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def client(running: Running) -> Client:
+    """A client of that gateway."""
+    return running.client

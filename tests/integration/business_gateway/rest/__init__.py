@@ -1,1 +1,1 @@
-"""Integration tests of the gateway: rest."""
+"""Integration tests of the gateway: REST over real servers."""
