@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import aclosing
 
 from tests.acceptance.platform import World, check_done_once, tiny_zip
 from tools.cli import journey
@@ -14,9 +15,10 @@ async def test_wiped_while_an_order_runs(world: World) -> None:
     async with world.gateway() as client:
         asset_id = await world.upload(client, tiny_zip())
         under_way = await world.place(client, asset_id, "under way")
-        async for change in journey.changes(client, under_way["order_id"]):
-            if change["status"] != "SUBMITTING":
-                break
+        async with aclosing(journey.changes(client, under_way["order_id"])) as changes:
+            async for change in changes:
+                if change["status"] != "SUBMITTING":
+                    break
         await nats.kill()
         shutil.rmtree(nats.store_folder)
         while_away = await world.place(client, asset_id, "while away")

@@ -47,6 +47,7 @@ class Connection:
         """Write it for later commands, readable by the owner only."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
+        path.chmod(0o600)
         path.write_text(json.dumps(asdict(self), indent=2) + "\n")
 
     @classmethod
@@ -57,7 +58,7 @@ class Connection:
         `tdp dev` below the present folder.
         """
         path = Path(os.environ.get("TDP_CLI_CONTEXT", CONTEXT_FILE))
-        saved: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        saved = _saved(path)
         return cls(
             gateway_url=_variable("GATEWAY_URL", saved.get("gateway_url", "")),
             gateway_key=_variable("GATEWAY_KEY", saved.get("gateway_key", "")),
@@ -102,6 +103,16 @@ class ControlPlane:
     ) -> _Response:
         """Call once with the key; raises what the control plane answered as the TdpError it is."""
         return await call_unary(method, request, timeout_s=_CALL_TIMEOUT_S, metadata=self.metadata)
+
+
+def _saved(path: Path) -> dict[str, Any]:
+    try:
+        saved = json.loads(path.read_text()) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise NotConfiguredError(f"{path} cannot be read ({error}): remove it") from None
+    if not isinstance(saved, dict):
+        raise NotConfiguredError(f"{path} was not written by `tdp dev`: remove it")
+    return saved
 
 
 def _variable(name: str, otherwise: str) -> str:

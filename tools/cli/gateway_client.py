@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,9 @@ from foundation.errors import (
 
 CHUNK_BYTES: Final = 256 * 1024
 RETRIES_MAX: Final = 8
+# Doubled with each failure in a row; no wait is longer than LONGEST_WAIT_S.
+FIRST_WAIT_S = 0.2
+LONGEST_WAIT_S: Final = 2.0
 _KINDS: Final[Mapping[int, type[TdpError]]] = {
     400: InvalidArgumentError,
     401: UnauthenticatedError,
@@ -143,7 +146,7 @@ class GatewayClient:
             raise DamagedDownloadError(f"{path}: the bytes have another SHA-256 than was committed")
         partial.replace(destination)
 
-    async def events(self, order_id: str) -> AsyncIterator[ServerEvent]:
+    async def events(self, order_id: str) -> AsyncGenerator[ServerEvent, None]:
         """Yield the changes of an order, resuming after the last one seen when cut off."""
         last_id, failures = "", 0
         while failures < RETRIES_MAX:
@@ -159,7 +162,7 @@ class GatewayClient:
                     failures += 1
             except UnavailableError:
                 failures += 1
-            await asyncio.sleep(min(0.1 * 2**failures, 2.0))
+            await asyncio.sleep(_wait_s(failures - 1))
         raise UnavailableError("the gateway does not answer: is it running?")
 
     async def _patiently(self, method: str, path: str, **options: Any) -> dict[str, Any]:
@@ -169,7 +172,7 @@ class GatewayClient:
             except _WORTH_REPEATING:
                 if failures == RETRIES_MAX - 1:
                     raise
-                await asyncio.sleep(min(0.1 * 2**failures, 2.0))
+                await asyncio.sleep(_wait_s(failures))
         raise AssertionError
 
     async def _call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
@@ -196,6 +199,10 @@ class GatewayClient:
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnavailableError(f"{self._url} does not answer: {error}") from error
+
+
+def _wait_s(failures: int) -> float:
+    return min(FIRST_WAIT_S * 2.0 ** max(0, failures), LONGEST_WAIT_S)
 
 
 async def _parsed(stream: aiohttp.StreamReader) -> AsyncIterator[ServerEvent]:

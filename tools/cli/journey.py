@@ -2,8 +2,8 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -81,15 +81,16 @@ async def get_order(client: GatewayClient, order_id: str) -> Document:
     return await client.get(f"/orders/{order_id}")
 
 
-async def changes(client: GatewayClient, order_id: str) -> AsyncIterator[Document]:
+async def changes(client: GatewayClient, order_id: str) -> AsyncGenerator[Document, None]:
     """Yield the order's changes from the present one to the final one."""
-    async for event in client.events(order_id):
-        change = event.data
-        if "status" not in change:
-            continue
-        yield change
-        if change["status"] in FINAL_STATUSES:
-            return
+    async with aclosing(client.events(order_id)) as events:
+        async for event in events:
+            change = event.data
+            if "status" not in change:
+                continue
+            yield change
+            if change["status"] in FINAL_STATUSES:
+                return
 
 
 async def follow(
