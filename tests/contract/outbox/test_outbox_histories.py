@@ -22,7 +22,7 @@ class History:
     """Does the same random steps to two outboxes, and compares after each."""
 
     def __init__(self, seed: int, real: OutboxHarness, reference: MemoryHarness) -> None:
-        self._random = Random(seed)  # noqa: S311 - repeatable, no secret
+        self._random = Random(seed)
         self._both = (real, reference)
         self._ids: list[UUID] = []
         self._claims: list[tuple[OutboxRow, OutboxRow]] = []

@@ -39,7 +39,7 @@ class SharedPublisher:
         self.delivered: list[OutboxRow] = []
         self.together: list[UUID] = []
         self.all_delivered = asyncio.Event()
-        self._random = Random(7)  # noqa: S311 - repeatable failures, no secret
+        self._random = Random(7)
         self._fail_share = fail_share
 
     async def publish(self, rows: Sequence[OutboxRow]) -> Sequence[Outcome]:

@@ -48,7 +48,7 @@ class World:
     def __init__(
         self, seed: int, mutant: Mutant = Mutant.NONE, focus: tuple[str, ...] = ()
     ) -> None:
-        self.random = Random(seed)  # noqa: S311 - a simulation must be repeatable
+        self.random = Random(seed)
         self.seed = seed
         self.mutant = mutant
         self.figures = TEST_FIGURES

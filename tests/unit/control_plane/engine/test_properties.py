@@ -58,7 +58,7 @@ def _drawn_step(draw: st.DrawFn, key: str, waits_for: list[str]) -> dict[str, An
 
 def _end_of(ref: StepRef, attempt_number: int, seed: int, failing: int) -> AttemptEnd | None:
     """How an attempt ends: None for success; fixed by what it is, not by when it runs."""
-    dice = Random(f"{seed}/{ref}/{attempt_number}").randrange(100)  # noqa: S311 - a test's dice
+    dice = Random(f"{seed}/{ref}/{attempt_number}").randrange(100)
     if dice >= failing:
         return None
     return (AttemptEnd.FAILED, AttemptEnd.TIMED_OUT, AttemptEnd.LOST)[dice % 3]

@@ -22,7 +22,7 @@ from control_plane.core.executions.failures import Failure
 from control_plane.core.executions.step_state import StepStatus
 from control_plane.core.workflows.domain import RetryPolicy, StepDefinition
 
-DICE = Random(1)  # noqa: S311 - spreads waits
+DICE = Random(1)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 POLICY = RetryPolicy(
     max_attempts=3,

@@ -68,7 +68,7 @@ class World:
     next_due_at: datetime | None = None
     output_json: str = ""
     state: ExecutionState = field(default_factory=ExecutionState)
-    dice: Random = field(default_factory=lambda: Random(7))  # noqa: S311 - spreads waits
+    dice: Random = field(default_factory=lambda: Random(7))
     facts: ExecutionFacts = field(init=False)
 
     def __post_init__(self) -> None:
