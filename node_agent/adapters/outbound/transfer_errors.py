@@ -1,5 +1,6 @@
 """What can go wrong with a transfer: for good, or so that another try may succeed."""
 
+import re
 from http import HTTPStatus
 from typing import Final
 
@@ -11,6 +12,10 @@ from node_agent.core.execution.ports import Grant
 _REFUSED_GRANT: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.GONE})
 _PASSING: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _SERVER_ERRORS_FROM: Final = 500
+# S3's words for a signature whose time is over, which come with status 400.
+_EXPIRED_CODES: Final = frozenset({"ExpiredToken", "RequestExpired", "TokenRefreshRequired"})
+_ERROR_CODE: Final = re.compile(rb"<Code>([A-Za-z]{1,64})</Code>")
+_ERROR_BYTES_READ: Final = 4_096
 _OK: Final = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT})
 
 
@@ -68,20 +73,28 @@ def shown_name(grant: Grant | None) -> str:
     return repr(grant.resource_ref) if grant is not None else "(no grant yet)"
 
 
-def check_status(response: aiohttp.ClientResponse, grant: Grant) -> None:
+async def check_status(response: aiohttp.ClientResponse, grant: Grant) -> None:
     """Return for a good answer, and raise what a bad one means."""
     status = response.status
     if status in _OK or status == HTTPStatus.PARTIAL_CONTENT:
         return
+    code = await _error_code(response)
+    answer = f"the store answered {status}{f' ({code})' if code else ''}"
     if status in {HTTPStatus.PRECONDITION_FAILED, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE}:
-        # What is here is no part of what is there: the placing of the next answer begins again.
-        raise RangeRefusedError(f"the store answered {status} to a range")
-    if status in _REFUSED_GRANT:
-        raise GrantRefusedError(f"the store answered {status} to the grant")
+        # What is here is no part of what is there, so the download begins again.
+        raise RangeRefusedError(f"{answer} to a range")
+    if status in _REFUSED_GRANT or code in _EXPIRED_CODES:
+        raise GrantRefusedError(f"{answer} to the grant")
     if status in _PASSING or status >= _SERVER_ERRORS_FROM:
-        raise InterruptionError(f"the store answered {status}")
+        raise InterruptionError(answer)
     if status == HTTPStatus.NOT_FOUND:
-        raise ResourceMissingError(
-            f"the store has no object for {shown_name(grant)}; upload it again"
-        )
-    raise TransferRefusedError(f"the store answered {status} for {shown_name(grant)}")
+        raise ResourceMissingError(f"{answer} for {shown_name(grant)}; upload it again")
+    raise TransferRefusedError(
+        f"{answer} for {shown_name(grant)}; see whether store and grant fit each other"
+    )
+
+
+async def _error_code(response: aiohttp.ClientResponse) -> str:
+    """The store's own word for the error, empty if there is none; the rest may hold secrets."""
+    found = _ERROR_CODE.search(await response.content.read(_ERROR_BYTES_READ))
+    return found[1].decode() if found is not None else ""

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 import aiohttp
 import stamina
+from yarl import URL
 
 from foundation.clock import Clock, SystemClock
 from node_agent.adapters.outbound.transfer_errors import (
@@ -177,7 +178,7 @@ class HttpTransfers:
             return
         headers = {**grant.headers, "Accept-Encoding": "identity", **_range(download)}
         async with self._request("GET", grant, headers) as response:
-            check_status(response, grant)
+            await check_status(response, grant)
             await asyncio.to_thread(_place, download, response)
             await self._read_body(download, response)
         download.complete = True
@@ -240,7 +241,7 @@ class HttpTransfers:
         headers = {**grant.headers, "Content-Length": str(size_bytes)}
         try:
             async with self._request("PUT", grant, headers, body.pieces()) as response:
-                check_status(response, grant)
+                await check_status(response, grant)
         except InterruptionError as interruption:
             upload.interrupted_count += 1
             # A store that refuses a grant may hang up on the body before its answer is read, so
@@ -267,7 +268,12 @@ class HttpTransfers:
         """One request; what may pass becomes an InterruptionError, without the secret URL."""
         try:
             async with self._opened().request(
-                method, grant.url, headers=headers, data=data, allow_redirects=False
+                # Signed as it stands: the usual normalisation would break the signature.
+                method,
+                URL(grant.url, encoded=True),
+                headers=headers,
+                data=data,
+                allow_redirects=False,
             ) as response:
                 yield response
         except aiohttp.InvalidURL as error:

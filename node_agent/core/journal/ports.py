@@ -16,3 +16,20 @@ class JournalStore(Protocol):
     async def apply(self, writes: Sequence[Write]) -> None:
         """Do all writes in their order, in one transaction; on disk when it returns."""
         ...
+
+
+class Journal(Protocol):
+    """The journal as the rest of the agent writes it: in batches, one after the other."""
+
+    @property
+    def disk_is_full(self) -> bool:
+        """Whether the last transaction found no room."""
+        ...
+
+    async def submit(self, writes: Sequence[Write]) -> None:
+        """Store the writes together; on disk when it returns. Raises LocalDiskFullError."""
+        ...
+
+    async def submit_in_any_case(self, writes: Sequence[Write]) -> None:
+        """Store the writes, however long the disk stays full."""
+        ...

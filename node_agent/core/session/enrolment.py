@@ -10,6 +10,7 @@ import structlog
 
 from foundation.backoff import BackoffPolicy
 from foundation.errors import TdpError
+from foundation.failpoints import failpoint
 from node_agent.errors import EnrolmentRefusedError
 
 _BACKOFF: Final = BackoffPolicy(base_s=1.0, cap_s=30.0)
@@ -94,7 +95,9 @@ class Enrolment:
                 "TDP_AGENT_JOIN_TOKEN, once"
             )
         begun = self._begin(saved, order.node_name)
+        await failpoint("agent.enrol.before")
         node_id = await self._ask(begun, order.join_token)
+        await failpoint("agent.enrol.after")
         done = replace(begun, node_id=node_id)
         self._file.save_credential(done)
         _log.info("node_enrolled", node_id=node_id, node_name=done.node_name)

@@ -28,9 +28,16 @@ update identity
 set last_command_sequence = max(last_command_sequence, :sequence);
 
 -- name: keep_command
--- purpose: stores a command about a held attempt
+-- purpose: stores a RUN command
 insert into inbox (sequence, command_id, kind, attempt_id, document)
 values (:sequence, :command_id, :kind, :attempt_id, :document);
+
+-- name: keep_order
+-- purpose: stores an order about an attempt, if it is still held
+insert into inbox (sequence, command_id, kind, attempt_id, document)
+select :sequence, :command_id, :kind, attempt_id, :document
+from attempts
+where attempt_id = :attempt_id;
 
 -- name: keep_attempt
 -- purpose: stores the attempt that a RUN command gives

@@ -1,5 +1,6 @@
 """JournalStore over one SQLite file: whole transactions, with many writes in each."""
 
+import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
@@ -28,7 +29,6 @@ from node_agent.core.journal.domain import (
     Write,
 )
 from node_agent.core.journal.events import NewEvent, fact_to_json
-from node_agent.core.session.lease_clock import AttemptId
 
 _SQL: Final = NamedSql.load("node_agent.sql.queries", "journal.sql")
 
@@ -127,14 +127,14 @@ def _apply(connection: sqlite3.Connection, write: Write) -> None:
 
 def _keep_attempt(connection: sqlite3.Connection, write: KeepAttempt) -> None:
     spec = write.spec
-    _keep_command(
-        connection,
-        write.sequence,
-        write.command_id,
-        CommandKind.RUN,
-        spec.attempt_id,
-        spec.to_json(),
-    )
+    command = {
+        "sequence": write.sequence,
+        "command_id": write.command_id,
+        "kind": CommandKind.RUN.value,
+        "attempt_id": spec.attempt_id,
+        "document": spec.to_json(),
+    }
+    connection.execute(_SQL.keep_command, command)
     values = {
         "attempt_id": spec.attempt_id,
         "lease_version": spec.lease_version,
@@ -146,36 +146,20 @@ def _keep_attempt(connection: sqlite3.Connection, write: KeepAttempt) -> None:
 
 
 def _keep_order(connection: sqlite3.Connection, write: KeepOrder) -> None:
+    changes: dict[str, object] = {"stop_reason": write.stop_reason}
+    statement = _SQL.stop_attempt
     if write.kind is CommandKind.EXTEND:
-        document = f'{{"extension_s":{write.extension_s!r}}}'
-        values: dict[str, object] = {"extension_s": write.extension_s}
+        changes = {"extension_s": write.extension_s}
         statement = _SQL.extend_attempt
-    else:
-        document = f'{{"stop_reason":"{write.stop_reason}"}}'
-        values = {"stop_reason": write.stop_reason}
-        statement = _SQL.stop_attempt
-    _keep_command(
-        connection, write.sequence, write.command_id, write.kind, write.attempt_id, document
-    )
-    connection.execute(statement, {**values, "attempt_id": write.attempt_id})
-
-
-def _keep_command(
-    connection: sqlite3.Connection,
-    sequence: int,
-    command_id: str,
-    kind: CommandKind,
-    attempt_id: AttemptId,
-    document: str,
-) -> None:
-    values = {
-        "sequence": sequence,
-        "command_id": command_id,
-        "kind": kind.value,
-        "attempt_id": attempt_id,
-        "document": document,
+    command = {
+        "sequence": write.sequence,
+        "command_id": write.command_id,
+        "kind": write.kind.value,
+        "attempt_id": write.attempt_id,
+        "document": json.dumps(changes),
     }
-    connection.execute(_SQL.keep_command, values)
+    connection.execute(_SQL.keep_order, command)
+    connection.execute(statement, {**changes, "attempt_id": write.attempt_id})
 
 
 def _finish(connection: sqlite3.Connection, write: FinishAttempt, event: NewEvent) -> None:
