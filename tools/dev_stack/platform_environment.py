@@ -75,7 +75,7 @@ class Surroundings:
             "TDP_GATEWAY_GRPC_HOST": ports.HOST,
             "TDP_GATEWAY_GRPC_PORT": str(self.port(f"{name}-grpc")),
             "TDP_GATEWAY_API_KEY_SHA256": hash_token(secrets.client_key).hex(),
-            "TDP_GATEWAY_CONTROL_PLANE_ADDRESS": self._nearest_control_plane(name),
+            "TDP_GATEWAY_CONTROL_PLANE_ADDRESS": self._control_planes(name)[0],
             "TDP_GATEWAY_CONTROL_PLANE_API_KEY": secrets.submit_key,
             "TDP_GATEWAY_APPLICATION_ID": self.application_id,
             "TDP_GATEWAY_CALLBACK_SECRET_CURRENT": secrets.callback_secret,
@@ -91,13 +91,17 @@ class Surroundings:
     def agent(self, name: str) -> Mapping[str, str]:
         """Variables of a node agent; agents are spread over the control planes."""
         return {
-            "TDP_AGENT_NAME": name,
-            "TDP_AGENT_CONTROL_TARGET": self._nearest_control_plane(name),
+            "TDP_AGENT_NODE_NAME": name,
+            "TDP_AGENT_CONTROL_PLANE": ",".join(self._control_planes(name)),
             "TDP_AGENT_JOIN_TOKEN": self._state.secrets.join_token,
             "TDP_AGENT_STATE_FOLDER": str(self._place.data_folder / "agents" / name),
             **self._profile.agent,
         }
 
-    def _nearest_control_plane(self, name: str) -> str:
-        number = int(name.rpartition("-")[2])
-        return self.address(f"control-plane-{(number - 1) % self._place.control_planes + 1}")
+    def _control_planes(self, name: str) -> list[str]:
+        """All addresses; each process begins with another, so that none is everybody's first."""
+        count = self._place.control_planes
+        first = int(name.rpartition("-")[2]) - 1
+        return [
+            self.address(f"control-plane-{(first + offset) % count + 1}") for offset in range(count)
+        ]

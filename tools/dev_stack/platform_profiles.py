@@ -33,6 +33,13 @@ DEV: Final = Profile(
         "TDP_GATEWAY_CLAIM_TTL_S": "10",
         "TDP_GATEWAY_QUIET_ORDER_S": "20",
     },
+    agent={
+        "TDP_AGENT_DRAIN_GRACE_S": "3",
+        "TDP_AGENT_STOP_GRACE_S": "2",
+        "TDP_AGENT_FLUSH_S": "2",
+        "TDP_AGENT_RECONNECT_BASE_S": "0.3",
+        "TDP_AGENT_RECONNECT_CAP_S": "3",
+    },
 )
 # The figures of the tests' rule of convergence: everything that waits, waits for seconds.
 TEST: Final = Profile(
@@ -51,6 +58,13 @@ TEST: Final = Profile(
         "TDP_GATEWAY_BACKOFF_CAP_S": "5",
         "TDP_GATEWAY_QUIET_ORDER_S": "10",
         "TDP_GATEWAY_SWEEP_INTERVAL_S": "2",
+    },
+    agent={
+        "TDP_AGENT_DRAIN_GRACE_S": "0.5",
+        "TDP_AGENT_STOP_GRACE_S": "0.5",
+        "TDP_AGENT_FLUSH_S": "1",
+        "TDP_AGENT_RECONNECT_BASE_S": "0.1",
+        "TDP_AGENT_RECONNECT_CAP_S": "1",
     },
     durable=False,
 )
