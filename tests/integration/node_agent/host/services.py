@@ -65,7 +65,9 @@ def client_of(access: ObjectStoreAccess) -> Any:  # noqa: ANN401 - the library h
         aws_secret_access_key=access.secret_key,
         region_name=access.region,
         config=Config(
-            s3={"addressing_style": "path"}, request_checksum_calculation="when_required"
+            signature_version="s3v4",
+            s3={"addressing_style": "path"},
+            request_checksum_calculation="when_required",
         ),
     )
 
