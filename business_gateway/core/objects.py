@@ -47,7 +47,7 @@ class PresignedRequest:
 
 
 class ObjectStore(Protocol):
-    """One bucket. Every method raises ObjectStoreUnavailableError when the store fails."""
+    """One bucket. What asks the store raises ObjectStoreUnavailableError when it fails."""
 
     async def head(self, key: str) -> ObjectFacts | None:
         """Return the object's facts, None where there is none."""
@@ -82,12 +82,10 @@ class ObjectStore(Protocol):
         """Remove an object; one that is not there is removed already."""
         ...
 
-    async def presign_put(self, key: str, media_type: str, valid_s: int) -> PresignedRequest:
+    def presign_put(self, key: str, media_type: str, valid_s: int) -> PresignedRequest:
         """Allow writing the object for `valid_s` seconds from now."""
         ...
 
-    async def presign_get(
-        self, key: str, valid_s: int, download_name: str = ""
-    ) -> PresignedRequest:
+    def presign_get(self, key: str, valid_s: int, download_name: str = "") -> PresignedRequest:
         """Allow reading the object for `valid_s` seconds; a name makes browsers save it so."""
         ...

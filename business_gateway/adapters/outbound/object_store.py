@@ -17,6 +17,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from business_gateway.adapters.outbound.multipart import MultipartUpload
+from business_gateway.adapters.outbound.presigning import Presigner
 from business_gateway.core.errors import ObjectStoreUnavailableError
 from business_gateway.core.objects import (
     GrantMethod,
@@ -60,24 +61,24 @@ class S3ObjectStore:
         self._stack = AsyncExitStack()
         # Untyped: the client's methods are made at run time from the service's description.
         self._client: Any = None
-        self._presigner: Any = None
+        self._presigner = Presigner(
+            endpoint_url=config.public_endpoint_url,
+            access_key=config.access_key,
+            secret_key=config.secret_key,
+            region=config.region,
+            bucket=config.bucket,
+        )
 
     async def open(self) -> None:
-        """Make the clients; nothing is connected yet. Idempotent."""
+        """Make the client; nothing is connected yet. Idempotent."""
         if self._client is not None:
             return
-        session = aioboto3.Session()
-        config = self._config
-        self._client = await self._stack.enter_async_context(
-            _client(session, config, config.endpoint_url)
-        )
-        self._presigner = await self._stack.enter_async_context(
-            _client(session, config, config.public_endpoint_url)
-        )
+        client = _client(aioboto3.Session(), self._config)
+        self._client = await self._stack.enter_async_context(client)
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
-        self._client = self._presigner = None
+        self._client = None
         await self._stack.aclose()
 
     async def __aenter__(self) -> Self:
@@ -185,33 +186,21 @@ class S3ObjectStore:
                 if not _is_missing(error):
                     raise
 
-    async def presign_put(self, key: str, media_type: str, valid_s: int) -> PresignedRequest:
+    def presign_put(self, key: str, media_type: str, valid_s: int) -> PresignedRequest:
         """See ObjectStore."""
-        return await self._presigned(
-            GrantMethod.PUT, "put_object", {"Key": key, "ContentType": media_type}, valid_s
-        )
+        headers = {"content-type": media_type}
+        now = self._clock.now()
+        url = self._presigner.url("PUT", key, at=now, valid_s=valid_s, headers=headers)
+        return PresignedRequest(GrantMethod.PUT, url, headers, now + timedelta(seconds=valid_s))
 
-    async def presign_get(
-        self, key: str, valid_s: int, download_name: str = ""
-    ) -> PresignedRequest:
+    def presign_get(self, key: str, valid_s: int, download_name: str = "") -> PresignedRequest:
         """See ObjectStore."""
-        parameters = {"Key": key}
+        query = {}
         if download_name:
-            parameters["ResponseContentDisposition"] = _attachment(download_name)
-        return await self._presigned(GrantMethod.GET, "get_object", parameters, valid_s)
-
-    async def _presigned(
-        self, method: GrantMethod, operation: str, parameters: dict[str, str], valid_s: int
-    ) -> PresignedRequest:
-        expires_at = self._clock.now() + timedelta(seconds=valid_s)
-        url = await self._presigner.generate_presigned_url(
-            operation,
-            Params={"Bucket": self._config.bucket, **parameters},
-            ExpiresIn=valid_s,
-        )
-        media_type = parameters.get("ContentType")
-        headers = {"content-type": media_type} if media_type else {}
-        return PresignedRequest(method, url, headers, expires_at)
+            query["response-content-disposition"] = _attachment(download_name)
+        now = self._clock.now()
+        url = self._presigner.url("GET", key, at=now, valid_s=valid_s, query=query)
+        return PresignedRequest(GrantMethod.GET, url, {}, now + timedelta(seconds=valid_s))
 
     async def _chunks(self, key: str, facts: ObjectFacts, start: int) -> AsyncIterator[bytes]:
         found = await self._client.get_object(
@@ -228,10 +217,10 @@ class S3ObjectStore:
                     left_bytes = 0
 
 
-def _client(session: aioboto3.Session, config: ObjectStoreConfig, endpoint_url: str) -> Any:  # noqa: ANN401 - see S3ObjectStore
+def _client(session: aioboto3.Session, config: ObjectStoreConfig) -> Any:  # noqa: ANN401 - see S3ObjectStore
     return session.client(
         "s3",
-        endpoint_url=endpoint_url,
+        endpoint_url=config.endpoint_url,
         aws_access_key_id=config.access_key,
         aws_secret_access_key=config.secret_key,
         region_name=config.region,

@@ -64,7 +64,7 @@ class Assets:
             declared_size_bytes=checked_declared_size(size_bytes, self._limits.size_bytes_max),
             declared_sha256=checked_sha256(sha256_hex),
         )
-        upload = await self._objects.presign_put(
+        upload = self._objects.presign_put(
             upload_key(asset.asset_id), ZIP_MEDIA_TYPE, self._limits.upload_valid_s
         )
         return await self._store.add(asset), upload

@@ -151,7 +151,7 @@ class Resources:
         artifacts = await self._store.allocate(work, boot_id, new)
         await failpoint("artifact.allocate.after")
         valid_s = self._valid_s(desired_expiry)
-        return [AllocatedPlace(one, await self._put_grant(one, valid_s)) for one in artifacts]
+        return [AllocatedPlace(one, self._put_grant(one, valid_s)) for one in artifacts]
 
     async def commit(self, work: Work, collection_ref: str, part: CommitPart) -> int:
         """Verify a part's bytes and commit it; returns the number of its files.
@@ -189,14 +189,14 @@ class Resources:
             raise not_found(ref)
         if not found.is_orders_source:
             raise refused(ref, work)
-        request = await self._objects.presign_get(found.object_key, valid_s)
+        request = self._objects.presign_get(found.object_key, valid_s)
         return Grant(request, found.size_bytes, found.sha256)
 
     async def _artifact_grant(self, work: Work, ref: ResourceRef, valid_s: int) -> Grant:
         artifact = await self._artifact(work, ref)
         if artifact.state is not ArtifactState.COMMITTED:
             raise refused(ref, work)
-        request = await self._objects.presign_get(artifact.object_key, valid_s)
+        request = self._objects.presign_get(artifact.object_key, valid_s)
         return Grant(request, artifact.size_bytes or 0, artifact.sha256)
 
     async def _write_grant(self, work: Work, ref: ResourceRef, valid_s: int) -> Grant:
@@ -205,7 +205,7 @@ class Resources:
         artifact = await self._artifact(work, ref)
         if artifact.attempt_id != work.attempt_id or artifact.state is not ArtifactState.ALLOCATED:
             raise refused(ref, work)
-        return await self._put_grant(artifact, valid_s)
+        return self._put_grant(artifact, valid_s)
 
     async def _artifact(self, work: Work, ref: ResourceRef) -> Artifact:
         artifact = await self._store.artifact(ArtifactId(ref.id))
@@ -215,8 +215,8 @@ class Resources:
             raise refused(ref, work)
         return artifact
 
-    async def _put_grant(self, artifact: Artifact, valid_s: int) -> Grant:
-        request = await self._objects.presign_put(artifact.object_key, artifact.media_type, valid_s)
+    def _put_grant(self, artifact: Artifact, valid_s: int) -> Grant:
+        request = self._objects.presign_put(artifact.object_key, artifact.media_type, valid_s)
         return Grant(request, artifact.size_bytes_max)
 
     async def _verify_all(self, pairs: Sequence[tuple[CommittedFile, Artifact]]) -> None:
@@ -274,9 +274,7 @@ class Artifacts:
         ):
             raise ArtifactNotFoundError(f"order {order_id} has no artifact {wanted}: list them")
         name = artifact.relative_path.rsplit("/", 1)[-1]
-        return await self._objects.presign_get(
-            artifact.object_key, self._limits.download_valid_s, name
-        )
+        return self._objects.presign_get(artifact.object_key, self._limits.download_valid_s, name)
 
 
 def _split(position: str) -> tuple[str, str]:

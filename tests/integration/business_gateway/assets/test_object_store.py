@@ -2,11 +2,18 @@
 
 import hashlib
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from unittest.mock import patch
+from urllib.parse import parse_qs, quote, urlsplit
 
 import aiohttp
 import pytest
+from botocore.auth import S3SigV4QueryAuth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 from business_gateway.adapters.outbound.object_store import S3ObjectStore
+from business_gateway.adapters.outbound.presigning import Presigner
 from business_gateway.core.errors import ObjectStoreUnavailableError
 from business_gateway.core.objects import ObjectFacts
 from tests.integration.business_gateway.conftest import PART_BYTES
@@ -58,8 +65,8 @@ async def test_reading_on_from_the_middle_gives_the_rest(objects: S3ObjectStore)
 
 async def test_presigned_requests_write_and_read(objects: S3ObjectStore) -> None:
     """Anyone with the URL can PUT and GET, with a download name for browsers."""
-    put = await objects.presign_put("uploads/d/source.zip", "application/zip", 60)
-    get = await objects.presign_get("uploads/d/source.zip", 60, "结果 1.zip")
+    put = objects.presign_put("uploads/d/source.zip", "application/zip", 60)
+    get = objects.presign_get("uploads/d/source.zip", 60, "结果 1.zip")
     async with aiohttp.ClientSession() as client:
         async with client.put(put.url, data=b"PK\x03\x04", headers=put.headers) as answer:
             assert answer.status == 200
@@ -86,3 +93,44 @@ async def test_a_store_that_is_away_is_unavailable(
         await objects.sha256_of("assets/none", ObjectFacts(10, '"x"'))
     assert caught.value.retryable
     assert object_store.secret_key not in caught.value.message
+
+
+async def test_a_presigned_request_is_bound_to_what_it_says(objects: S3ObjectStore) -> None:
+    """Another method, key or media type, or a past expiry, is refused by the store."""
+    put = objects.presign_put("uploads/f/source.zip", "application/zip", 60)
+    other_key = put.url.replace("/f/", "/g/")
+    async with aiohttp.ClientSession() as client:
+        for url, headers in ((other_key, put.headers), (put.url, {"content-type": "text/html"})):
+            async with client.put(url, data=b"x", headers=headers) as answer:
+                assert answer.status == 403
+        async with client.delete(put.url, headers=put.headers) as answer:
+            assert answer.status == 403
+
+
+def test_our_signatures_are_the_library_s() -> None:
+    """For keys and names of every kind the URL is, field by field, the one that botocore makes."""
+    at = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+    presigner = Presigner("https://s3.example:9000", "ACCESS", "SECRET/+", "eu-west-1", "bucket")
+    names = {"ResponseContentDisposition": "attachment; filename*=UTF-8''%E7%BB%93 1.zip"}
+    for key in ("a/b.zip", "a b/é+~.zip", "x=1&y/%20"):
+        ours = presigner.url(
+            "GET",
+            key,
+            at=at,
+            valid_s=60,
+            query={"response-content-disposition": names["ResponseContentDisposition"]},
+        )
+        theirs = _signed_by_library("GET", key, at)
+        assert parse_qs(urlsplit(ours).query) == {**theirs}
+
+
+def _signed_by_library(method: str, key: str, at: datetime) -> dict[str, list[str]]:
+    request = AWSRequest(
+        method,
+        f"https://s3.example:9000/bucket/{quote(key)}",
+        params={"response-content-disposition": "attachment; filename*=UTF-8''%E7%BB%93 1.zip"},
+    )
+    signer = S3SigV4QueryAuth(Credentials("ACCESS", "SECRET/+"), "s3", "eu-west-1", expires=60)
+    with patch("botocore.auth.get_current_datetime", return_value=at.replace(tzinfo=None)):
+        signer.add_auth(request)
+    return parse_qs(urlsplit(request.url).query)
