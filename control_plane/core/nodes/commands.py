@@ -1,7 +1,7 @@
 """What a durable command says between sendings, as the JSON kept in node_commands.payload."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -39,7 +39,8 @@ class RunPayload:
 
     def to_json(self) -> str:
         """Return the payload as JSON text."""
-        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+        document = {name: getattr(self, name) for name in self.__slots__}
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> "RunPayload":

@@ -158,7 +158,7 @@ where status = 'PENDING'
 limit $1;
 
 -- name: lock_requests
--- purpose: locks claimed requests with their executions, and reads what a dispatch says of these
+-- purpose: locks claimed requests, each under the advisory lock of its attempt
 -- $1: the claim, $2–$5: the requests. Those that are no longer the claim's are left out.
 with wanted as materialized (
     select *
@@ -176,42 +176,33 @@ advisory as materialized (
         from wanted
         order by key
     ) as ordered
-),
-request as materialized (
-    select
-        request.execution_id, request.step_key, request.item_index, request.attempt_number
-    from scheduling_requests as request
-    inner join wanted
-        on wanted.execution_id = request.execution_id
-        and wanted.step_key = request.step_key
-        and wanted.item_index = request.item_index
-        and wanted.attempt_number = request.attempt_number
-    where request.status = 'CLAIMED'
-        and request.claim_id = $1
-        and (select count(*) from advisory) >= 0
-    order by
-        request.execution_id, request.step_key, request.item_index, request.attempt_number
-    for update of request
-),
-execution as materialized (
-    select
-        executions.execution_id, executions.task_id, executions.application_id, executions.run,
-        executions.status, executions.closing_as, executions.paused, executions.progress_percent,
-        executions.last_sequence, executions.snapshot_digest
-    from executions
-    where executions.execution_id in (select execution_id from request)
-    order by executions.execution_id
-    for update of executions
 )
 select
-    request.execution_id::text, request.step_key, request.item_index, request.attempt_number,
-    execution.task_id::text, execution.application_id::text, execution.run, execution.status,
-    execution.closing_as, execution.paused, execution.progress_percent, execution.last_sequence,
-    execution.snapshot_digest, tasks.external_ref, tasks.traceparent,
-    tasks.callback_url <> '' as with_callback
-from request
-inner join execution on execution.execution_id = request.execution_id
-inner join tasks on tasks.task_id = execution.task_id;
+    request.execution_id::text, request.step_key, request.item_index, request.attempt_number
+from scheduling_requests as request
+inner join wanted
+    on wanted.execution_id = request.execution_id
+    and wanted.step_key = request.step_key
+    and wanted.item_index = request.item_index
+    and wanted.attempt_number = request.attempt_number
+where request.status = 'CLAIMED'
+    and request.claim_id = $1
+    and (select count(*) from advisory) >= 0
+order by request.execution_id, request.step_key, request.item_index, request.attempt_number
+for update of request;
+
+-- name: lock_requesting
+-- purpose: locks the executions of locked requests, and reads what a dispatch says of these
+select
+    execution.execution_id::text, execution.task_id::text, execution.application_id::text,
+    execution.run, execution.status, execution.closing_as, execution.paused,
+    execution.progress_percent, execution.last_sequence, execution.snapshot_digest,
+    task.external_ref, task.traceparent, task.callback_url <> '' as with_callback
+from executions as execution
+inner join tasks as task on task.task_id = execution.task_id
+where execution.execution_id = any($1::uuid[])
+order by execution.execution_id
+for update of execution;
 
 -- name: read_steps
 -- purpose: reads the steps of locked requests, attempts that are there already, and the time

@@ -167,11 +167,11 @@ class PostgresSchedulingStore:
         self, connection: Connection, claim_id: str, placements: Sequence[Placement]
     ) -> DispatchedBatch:
         keys = [one.request.key for one in placements]
-        locked_rows = await connection.fetch(_SQL.lock_requests, claim_id, *_key_columns(keys))
+        ours = await _lock_claimed(connection, claim_id, placements)
         fates = dict.fromkeys(keys, Fate.LOST)
-        if not locked_rows:
+        if not ours:
             return DispatchedBatch(fates)
-        rows, now = await self._locked(connection, locked_rows, placements)
+        rows, now = await self._locked(connection, ours)
         nodes, sequences = await self._lock_nodes(connection, rows)
         judged = judge([one.facts for one in rows], nodes, now, self._figures.scheduling_ttl_s)
         fates |= judged
@@ -179,29 +179,27 @@ class PostgresSchedulingStore:
         return await self._writer.write(connection, dispatched, sequences, now, fates)
 
     async def _locked(
-        self,
-        connection: Connection,
-        locked_rows: Sequence[Record],
-        placements: Sequence[Placement],
+        self, connection: Connection, ours: Sequence[Placement]
     ) -> tuple[list[LockedRow], datetime]:
-        """Read, in the order of the placements, what was locked and all that it rests on."""
-        by_key = {_key(row): row for row in locked_rows}
-        ours = [one for one in placements if one.request.key in by_key]
-        steps = await connection.fetch(
-            _SQL.read_steps, *_key_columns([one.request.key for one in ours])
-        )
+        """Lock the executions, and read, in the order of the placements, what these rest on."""
+        keys = [one.request.key for one in ours]
+        execution_ids = list({key.execution_id for key in keys})
+        stored = await connection.fetch(_SQL.lock_requesting, execution_ids)
+        executions = {row["execution_id"]: row for row in stored}
+        steps = await connection.fetch(_SQL.read_steps, *_key_columns(keys))
         step_by_key = {_key(row): row for row in steps}
         workflows = await self._snapshots.get(
-            connection, (row["snapshot_digest"] for row in locked_rows)
+            connection, (row["snapshot_digest"] for row in stored)
         )
         await self._schemas.load(connection, {_offered(one.request.requirement) for one in ours})
         rows: list[LockedRow] = []
         for placement in ours:
-            row, step = by_key[placement.request.key], step_by_key[placement.request.key]
+            key = placement.request.key
+            row, step = executions[key.execution_id], step_by_key[key]
             workflow = workflows[row["snapshot_digest"]]
             if isinstance(workflow, Exception):
                 raise workflow
-            definition = workflow.steps[placement.request.key.step.step_key].definition
+            definition = workflow.steps[key.step.step_key].definition
             facts = self._facts(
                 placement,
                 row,
@@ -243,6 +241,15 @@ class PostgresSchedulingStore:
         )
         nodes = {NodeId(row["node_id"]): _node(row) for row in found}
         return nodes, {NodeId(row["node_id"]): row["last_command_sequence"] for row in found}
+
+
+async def _lock_claimed(
+    connection: Connection, claim_id: str, placements: Sequence[Placement]
+) -> list[Placement]:
+    """Lock those of the requests that are still the claim's."""
+    columns = _key_columns([one.request.key for one in placements])
+    locked = {_key(row) for row in await connection.fetch(_SQL.lock_requests, claim_id, *columns)}
+    return [one for one in placements if one.request.key in locked]
 
 
 async def release_requests(connection: Connection, execution_id: str) -> None:

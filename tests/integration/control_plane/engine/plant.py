@@ -165,7 +165,11 @@ class Plant:
 
         async def run(connection: Connection) -> Aftermath:
             locked = await self.outcomes.lock(connection, sorted(endings))
-            pairs = [(facts, endings[facts.attempt_id]) for facts in locked.facts.values()]
+            pairs = [
+                (facts, endings[facts.attempt_id])
+                for facts in locked.facts.values()
+                if not facts.is_over
+            ]
             return await self.outcomes.end(connection, pairs, locked.now)
 
         aftermath = await self.database.run_transaction(run)

@@ -42,7 +42,7 @@ async def test_a_dispatch_writes_attempt_command_and_event(yard: Yard) -> None:
     assert (attempt["status"], attempt["number"], attempt["lease_version"]) == ("DISPATCHED", 1, 1)
     assert str(attempt["node_id"]) == node_id
     lease_s = (attempt["lease_expires_at"] - attempt["dispatched_at"]).total_seconds()
-    assert lease_s == pytest.approx(60.0)
+    assert lease_s == pytest.approx(600.0)
     command = await yard.database.fetchrow("select * from node_commands")
     assert command is not None
     assert (command["kind"], command["status"], command["sequence"]) == ("RUN", "PENDING", 1)
@@ -299,8 +299,8 @@ async def test_a_node_that_filled_up_meanwhile_sends_the_request_back(yard: Yard
     [
         "update nodes set management = 'CORDONED'",
         "update nodes set runtime = 'SILENT'",
-        "update nodes set last_seen_at = tdp_now() - interval '61 seconds'",
-        "update replicas set stamped_at = tdp_now() - interval '16 seconds'",
+        "update nodes set last_seen_at = tdp_now() - interval '601 seconds'",
+        "update replicas set stamped_at = tdp_now() - interval '301 seconds'",
         "update node_capabilities set refusal = 'other schema'",
     ],
 )

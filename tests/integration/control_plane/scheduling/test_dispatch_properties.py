@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from control_plane.adapters.outbound.postgres.scheduling_store import SchedulingFigures
 from control_plane.core.scheduling.domain import NodeId
 from control_plane.core.scheduling.planning import Placement, RequestKey
 from control_plane.core.scheduling.ports import ParkedRequest
 from foundation.postgres.pool import Database
 from tests.integration.control_plane.engine.plant import IDS, Planted, step, workflow
-from tests.integration.control_plane.scheduling.yard import NodeSpec, Yard
+from tests.integration.control_plane.scheduling.yard import FIGURES, NodeSpec, Yard
 
 _NEEDS = {"minimum_resources": {"cpu_millis": 400}}
 _DEFINITION = workflow(
@@ -234,7 +233,7 @@ class _Rivals:
 @pytest.mark.parametrize("seed", range(3))
 async def test_rivals_never_break_what_must_hold(control_database: Database, seed: int) -> None:
     """Two schedulers, an engine, cancels, failures and lost claims, all at once, for a while."""
-    yard = Yard(control_database, SchedulingFigures(claim_ttl_s=0.02))
+    yard = Yard(control_database, replace(FIGURES, claim_ttl_s=0.02))
     for slots, cpu_millis in ((5, 0), (3, 2_000), (8, 600)):
         await yard.add_node(NodeSpec(slots=slots, cpu_millis=cpu_millis))
     planted = await yard.plant.create(_DEFINITION, 25, input_document={"list": [1, 2]})

@@ -13,7 +13,8 @@ from control_plane.core.scheduling.planning import Placement
 from foundation.postgres.pool import Database, Record
 from tests.integration.control_plane.engine.plant import CLOCK, IDS, Plant
 
-FIGURES = SchedulingFigures(lease_ttl_s=60.0, scheduling_ttl_s=15.0)
+# Long, since these nodes send no heartbeats and tests may run on a busy machine.
+FIGURES = SchedulingFigures(lease_ttl_s=600.0, scheduling_ttl_s=300.0)
 
 _NODE = """
 insert into nodes (
