@@ -1,0 +1,1 @@
+"""Unit tests: the scheduler's use case and its rules at dispatch."""
