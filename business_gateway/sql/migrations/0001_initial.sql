@@ -102,9 +102,10 @@ create table orders (
     check ((status in ('COMPLETED', 'NEEDS_ATTENTION', 'CANCELED')) = (completed_at is not null))
 );
 
--- The sweep over orders that are quiet for too long; finished ones are not in it.
+-- The sweep over orders that are quiet for too long; finished ones are not in it, nor those that
+-- wait to be submitted, of which the platform could not be asked.
 create index orders_quiet on orders (quiet_since)
-    where status in ('SUBMITTING', 'PROCESSING', 'CANCELING');
+    where status in ('SUBMITTING', 'PROCESSING', 'CANCELING') and task_id is not null;
 
 -- Pages are ordered by id, which is by time of creation; with the filter by status too.
 create index orders_by_status on orders (status, order_id desc);

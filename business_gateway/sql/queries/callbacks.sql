@@ -1,8 +1,12 @@
 -- name: find_orders_of_executions
 -- purpose: tells whose execution it is, where an event does not say; current ones and earlier ones
-select order_id, execution_id from orders where execution_id = any($1::uuid[])
+select order_id, execution_id, true as is_current
+from orders
+where execution_id = any($1::uuid[])
 union
-select order_id, execution_id from callback_inbox where execution_id = any($1::uuid[]);
+select order_id, execution_id, false
+from callback_inbox
+where execution_id = any($1::uuid[]);
 
 -- name: lock_projections
 -- purpose: lets one transaction at a time move an order
@@ -26,6 +30,7 @@ select null::uuid, orders.order_id, beyond.sequence
 from orders
 join callback_inbox as beyond
     on beyond.execution_id = orders.execution_id
+    and beyond.task_id = orders.task_id
     and beyond.order_id = orders.order_id
     and beyond.run = orders.run
     and beyond.sequence > orders.last_contiguous_sequence
@@ -34,8 +39,8 @@ where orders.order_id = any($2::uuid[])
 
 -- name: store_news
 -- purpose: writes new events, repeats, and the orders that they moved, in one round trip
--- No order and no event occurs twice. $1–$19: orders; $20–$28: versions that were passed on the
--- way, which no update shows; $29–$42: new events; $43–$44: events known before.
+-- No order and no event occurs twice. $1–$18: orders; $19–$27: versions that were passed on the
+-- way, which the update does not show; $28–$29: events known before; $30–$43: new events.
 with moved as (
     update orders
     set
@@ -117,23 +122,39 @@ order by event_id;
 -- name: take_stale
 -- purpose: takes orders that nothing was heard of for too long, once each among the replicas
 with quiet as (
-    select order_id
+    (
+        select order_id
+        from orders
+        where status in ('SUBMITTING', 'PROCESSING', 'CANCELING')
+            and task_id is not null
+            and quiet_since <= (select tdp_now()) - $1::double precision * interval '1 second'
+        order by quiet_since
+        limit $2::integer
+    )
+    union
+    (
+        select order_id
+        from orders
+        where last_projected_sequence > last_contiguous_sequence
+            and quiet_since <= (select tdp_now()) - $1::double precision * interval '1 second'
+        order by quiet_since
+        limit $2::integer
+    )
+),
+taken as (
+    select orders.order_id
     from orders
-    where task_id is not null
-        and execution_id is not null
-        and quiet_since <= (select tdp_now()) - $1::double precision * interval '1 second'
-        and (
-            status in ('SUBMITTING', 'PROCESSING', 'CANCELING')
-            or last_projected_sequence > last_contiguous_sequence
-        )
-    order by quiet_since
+    join quiet on quiet.order_id = orders.order_id
+    where orders.execution_id is not null
+        and orders.quiet_since <= (select tdp_now()) - $1::double precision * interval '1 second'
+    order by orders.quiet_since
     limit $2::integer
-    for update skip locked
+    for update of orders skip locked
 )
 update orders
 set quiet_since = tdp_now()
-from quiet
-where orders.order_id = quiet.order_id
+from taken
+where orders.order_id = taken.order_id
 returning
     orders.order_id, orders.task_id, orders.execution_id, orders.run,
     orders.last_contiguous_sequence, orders.status;
@@ -144,7 +165,6 @@ with gaps as (
     select order_id
     from orders
     where order_id = any($1::uuid[])
-        and task_id is not null
         and execution_id is not null
         and last_projected_sequence > last_contiguous_sequence
     order by order_id
@@ -167,6 +187,7 @@ from (
         select quiet_since
         from orders
         where status in ('SUBMITTING', 'PROCESSING', 'CANCELING')
+            and task_id is not null
         order by quiet_since
         limit 1
     )
