@@ -98,13 +98,13 @@ async def test_rest_wants_a_valid_key(world: World) -> None:
         ({"idempotency_key": ""}, InvalidArgumentError, "idempotency_key"),
         ({"name": " "}, InvalidArgumentError, "name"),
         ({"priority": 101}, InvalidArgumentError, "priority"),
-        ({"input_json": '{"number": "three"}'}, InvalidArgumentError, "input_json"),
-        ({"input_json": "{"}, InvalidArgumentError, "input_json"),
+        ({"input_json": '{"number": "three"}'}, InvalidArgumentError, "input"),
+        ({"input_json": "{"}, InvalidArgumentError, "input"),
         ({"workflow_name": "no-such-workflow"}, NotFoundError, ""),
         (
             {"step_constraints_json": '{"third": {"group": "a"}}'},
             InvalidArgumentError,
-            "step_constraints_json",
+            "step_constraints",
         ),
     ],
 )

@@ -30,7 +30,7 @@ from foundation.errors import (
 )
 
 CHUNK_BYTES: Final = 256 * 1024
-RETRIES_MAX: Final = 8
+RETRIES_MAX: Final = 12
 # Doubled with each failure in a row; no wait is longer than LONGEST_WAIT_S.
 FIRST_WAIT_S = 0.2
 LONGEST_WAIT_S: Final = 2.0
