@@ -68,6 +68,10 @@ protos: setup  ## Format the contracts and generate protos/gen from them.
 	$(BIN)/buf format --write
 	$(BIN)/python -m tools.gen_protos
 
+.PHONY: schema
+schema: setup  ## Replay the migrations and write each schema.sql anew.
+	$(BIN)/python -m tools.schema
+
 .PHONY: lock
 lock: setup  ## Resolve requirements/*.txt anew (LOCK_FLAGS=--upgrade for newer versions).
 	$(COMPILE) requirements/uv.in -o requirements/uv.txt

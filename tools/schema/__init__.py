@@ -1,0 +1,1 @@
+"""Keeps schema.sql, the database as a whole, equal to the migrations that make it."""
