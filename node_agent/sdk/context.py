@@ -56,25 +56,30 @@ class Context:
     """
 
     def __init__(self, order: RunOrder, surroundings: Surroundings) -> None:
-        """Prepare the folders of an attempt; to be made in a running loop."""
+        """Touch nothing yet; to be made in a running loop."""
         self._order = order
         self._surroundings = surroundings
         self._cancelled = threading.Event()
         self._artifacts: Artifacts | None = None
-        self._inputs = _made(order.work_folder / "inputs")
-        self.work_folder = _made(order.work_folder / "files")
         ledger_file = order.work_folder / "artifacts.jsonl"
         self.ledger = ArtifactLedger(ledger_file, surroundings.services.uploaded)
         self.reports = Reports(surroundings.services.progress, surroundings.alive)
-        self.log: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(order.capability).bind(
-            attempt_id=order.attempt_id
-        )
+        self._log: structlog.stdlib.BoundLogger | None = None
 
-    work_folder: Path
-    """A private folder on disk; it lasts as long as the attempt, over restarts of the agent."""
+    @property
+    def log(self) -> structlog.stdlib.BoundLogger:
+        """A log whose end is shown with a failure, like everything printed."""
+        if self._log is None:
+            logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(
+                self._order.capability
+            )
+            self._log = logger.bind(attempt_id=self._order.attempt_id)
+        return self._log
 
-    log: structlog.stdlib.BoundLogger
-    """A log whose end is shown with a failure, like everything printed."""
+    @property
+    def work_folder(self) -> Path:
+        """A private folder on disk; it lasts as long as the attempt, over restarts of the agent."""
+        return _made(self._order.work_folder / "files")
 
     @property
     def attempt_id(self) -> str:
@@ -157,7 +162,8 @@ class Context:
         Raises:
             TdpError: it may not be read, is missing, or could not be transferred.
         """
-        file = self._inputs / hashlib.sha256(resource_ref.encode()).hexdigest()[:32]
+        inputs = _made(self._order.work_folder / "inputs")
+        file = inputs / hashlib.sha256(resource_ref.encode()).hexdigest()[:32]
         grant = await self._surroundings.services.authorize(resource_ref)
         if not await self._is_here(file, grant):
             grants = _GrantsAfter(
@@ -240,13 +246,21 @@ class BlockingContext:
         """Stand on an asynchronous context; to be made in its running loop."""
         self._context = context
         self._loop = asyncio.get_running_loop()
-        self.work_folder = context.work_folder
-        self.log = context.log
         self.progress = context.progress
         self.heartbeat = context.heartbeat
         self.is_cancelled = context.is_cancelled
         self.raise_if_cancelled = context.raise_if_cancelled
         self.last_checkpoint_as = context.last_checkpoint_as
+
+    @property
+    def log(self) -> structlog.stdlib.BoundLogger:
+        """See Context."""
+        return self._context.log
+
+    @property
+    def work_folder(self) -> Path:
+        """See Context."""
+        return self._context.work_folder
 
     @property
     def attempt_id(self) -> str:

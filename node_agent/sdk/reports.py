@@ -25,6 +25,8 @@ class Reports:
         self._wanted = asyncio.Event()
         self._lock = threading.Lock()
         self._latest: tuple[int, str] | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._task: asyncio.Task[None] | None = None
 
     def progress(self, percent: float, message: str) -> None:
         """Note progress; out of range is brought into 0 to 100. Safe in any thread."""
@@ -36,10 +38,24 @@ class Reports:
     def alive(self) -> None:
         """Note that the work goes on. Safe in any thread."""
         if not self._wanted.is_set() and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._wanted.set)
+            self._loop.call_soon_threadsafe(self._wake)
 
-    async def run(self) -> None:
-        """Pass on until cancelled."""
+    def begin(self, group: asyncio.TaskGroup) -> None:
+        """Pass on in a task of the group from the first report on; most short work has none."""
+        self._group = group
+
+    def end(self) -> None:
+        """Pass on nothing more."""
+        self._group = None
+        if self._task is not None:
+            self._task.cancel()
+
+    def _wake(self) -> None:
+        self._wanted.set()
+        if self._task is None and self._group is not None:
+            self._task = self._group.create_task(self._pass_on(), name="reports")
+
+    async def _pass_on(self) -> None:
         while True:
             await self._wanted.wait()
             self._wanted.clear()

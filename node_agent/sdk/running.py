@@ -28,11 +28,11 @@ async def execute(capability: Capability, context: Context, input_json: str) -> 
     Once `context.cancel` was called and this task was cancelled, the outcome is Stopped.
     """
     async with asyncio.TaskGroup() as group:
-        reports = group.create_task(context.reports.run(), name=f"reports of {context.attempt_id}")
+        context.reports.begin(group)
         try:
             return await _outcome(capability, context, input_json)
         finally:
-            reports.cancel()
+            context.reports.end()
 
 
 async def _outcome(capability: Capability, context: Context, input_json: str) -> Outcome:

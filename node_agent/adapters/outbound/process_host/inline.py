@@ -38,20 +38,34 @@ async def run_inline(
         work = group.create_task(
             execute(capability, context, order.input_json), name=f"attempt {order.attempt_id}"
         )
-        stopping = [
-            group.create_task(_cancel_when(stop, context, work), name="inline stop")
-            for stop in stops
-        ]
-        done, _ = await asyncio.wait([work], timeout=order.run_timeout_s)
-        for watcher in stopping:
-            watcher.cancel()
-        if not done:
-            context.cancel()
-            work.cancel()
+        # Trivial work is done after one turn of the loop, and needs no watchers.
+        await asyncio.sleep(0)
+        timed_out = not work.done() and await _watched(group, work, context, order, stops)
     usage = Usage(duration_ms=int((clock.monotonic() - started_s) * 1_000))
-    if not done and not any(stop.is_set() for stop in stops):
+    if timed_out:
         return Failed(_timed_out(order), usage)
     return Stopped(usage) if work.cancelled() else replace(work.result(), usage=usage)
+
+
+async def _watched(
+    group: asyncio.TaskGroup,
+    work: asyncio.Task[Outcome],
+    context: Context,
+    order: RunOrder,
+    stops: Sequence[asyncio.Event],
+) -> bool:
+    """Wait for the work's end, and cancel it when asked to; True if it took too long."""
+    watchers = [
+        group.create_task(_cancel_when(stop, context, work), name="inline stop") for stop in stops
+    ]
+    done, _ = await asyncio.wait([work], timeout=order.run_timeout_s)
+    for watcher in watchers:
+        watcher.cancel()
+    if done:
+        return False
+    context.cancel()
+    work.cancel()
+    return not any(stop.is_set() for stop in stops)
 
 
 async def _cancel_when(stop: asyncio.Event, context: Context, work: asyncio.Task[Outcome]) -> None:

@@ -134,3 +134,15 @@ async def count(ctx: Context, wish: Wish) -> Answer:
 def _write_once(file: Path, text: str) -> None:
     with file.open("x", encoding="ascii") as new:
         new.write(text)
+
+
+@capability("test.inline", version="1", mode="inline")
+async def inline(ctx: Context, wish: Wish) -> Answer:
+    """Waits for ever in the agent's loop, or stays silent about its cancellation."""
+    ctx.progress(1, "waiting")
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        if wish.how != "late answer":
+            raise
+    return Answer(text="late")

@@ -17,7 +17,7 @@ from tools.dev_stack import ObjectStoreAccess
 
 MODULE = "tests.integration.node_agent.host.capabilities"
 REFERENCES = (
-    *(f"{MODULE}:{name}" for name in ("behave", "copy", "blocking", "count")),
+    *(f"{MODULE}:{name}" for name in ("behave", "copy", "blocking", "count", "inline")),
     "node_agent.capabilities.noop:capability",
 )
 QUICK = TransferConfig(wait_initial_s=0.01, wait_max_s=0.05, silence_timeout_s=2.0)

@@ -6,9 +6,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import aioboto3
-from botocore.config import Config
-
 from node_agent.core.execution.ports import (
     AllocatedArtifact,
     ArtifactRequest,
@@ -58,6 +55,10 @@ class Store:
 
 
 def client_of(access: ObjectStoreAccess) -> Any:  # noqa: ANN401 - the library has no types
+    # Here, since it takes long to import and most users of this module need no store.
+    import aioboto3
+    from botocore.config import Config
+
     return aioboto3.Session().client(
         "s3",
         endpoint_url=access.endpoint_url,
