@@ -24,7 +24,8 @@ class StateFolder:
 
     def __init__(self, path: Path) -> None:
         """Nothing is touched before `open`."""
-        self.path = path
+        self.path = path.absolute()
+        self._work = self.path / WORK_NAME
         self._lock: int | None = None
 
     def open(self) -> Self:
@@ -34,7 +35,7 @@ class StateFolder:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            (self.path / WORK_NAME).mkdir(exist_ok=True, mode=0o700)
+            self._work.mkdir(exist_ok=True, mode=0o700)
             lock = os.open(self.path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise _unusable(self.path, error) from error
@@ -89,20 +90,24 @@ class StateFolder:
 
     # --- Work folders. ---
 
+    def work_folder(self, attempt_id: AttemptId) -> Path:
+        """Return where the attempt's own folder is, whether it is there or not."""
+        return self._work / attempt_id
+
     def make_work_folder(self, attempt_id: AttemptId) -> Path:
         """Return the attempt's own folder, made if it is missing; OSError if that fails."""
-        folder = self.path / WORK_NAME / attempt_id
+        folder = self._work / attempt_id
         folder.mkdir(exist_ok=True, mode=0o700)
         return folder
 
     def remove_work_folder(self, attempt_id: AttemptId) -> None:
         """Remove the attempt's folder with all that is in it; what cannot be removed stays."""
-        shutil.rmtree(self.path / WORK_NAME / attempt_id, ignore_errors=True)
+        shutil.rmtree(self._work / attempt_id, ignore_errors=True)
 
     def remove_empty_work_folder(self, attempt_id: AttemptId) -> bool:
         """Remove the folder if it is empty or missing, quickly, and say whether it is gone."""
         try:
-            (self.path / WORK_NAME / attempt_id).rmdir()
+            (self._work / attempt_id).rmdir()
         except FileNotFoundError:
             return True
         except OSError:
@@ -111,7 +116,7 @@ class StateFolder:
 
     def remove_unknown_work_folders(self, known: Collection[AttemptId]) -> int:
         """Remove what attempts left that are no longer held; return their number."""
-        strangers = [one for one in (self.path / WORK_NAME).iterdir() if one.name not in known]
+        strangers = [one for one in self._work.iterdir() if one.name not in known]
         for one in strangers:
             if one.is_dir() and not one.is_symlink():
                 shutil.rmtree(one, ignore_errors=True)

@@ -4,13 +4,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from foundation.failpoints import failpoint
-from foundation.logging import bound_log_ids
 from foundation.wakeup import Wakeup
 from node_agent.core.execution.attempt import (
     Attempt,
@@ -55,6 +56,10 @@ _log = structlog.stdlib.get_logger(__name__)
 
 class WorkFolders(Protocol):
     """One private folder for each attempt."""
+
+    def work_folder(self, attempt_id: AttemptId) -> Path:
+        """Return where the attempt's folder is, whether it is there or not."""
+        ...
 
     def make_work_folder(self, attempt_id: AttemptId) -> Path:
         """Return the attempt's folder, made if it is missing; OSError if that fails."""
@@ -386,13 +391,14 @@ class AttemptRunner:
     # --- Inside: one run. ---
 
     async def _work(self, attempt: Attempt) -> None:
-        with bound_log_ids(attempt_id=attempt.spec.attempt_id, task_id=attempt.spec.task_id):
-            outcome = await self._outcome(attempt)
-            attempt.phase = Phase.ENDING
-            if not attempt.is_inline:
-                self._process_count -= 1
-                self._fill()
-            await self._conclude(attempt, end_of(attempt, outcome))
+        # The task is the attempt's own: what is bound ends with it.
+        bind_contextvars(attempt_id=attempt.spec.attempt_id, task_id=attempt.spec.task_id)
+        outcome = await self._outcome(attempt)
+        attempt.phase = Phase.ENDING
+        if not attempt.is_inline:
+            self._process_count -= 1
+            self._fill()
+        await self._conclude(attempt, end_of(attempt, outcome))
 
     async def _outcome(self, attempt: Attempt) -> Outcome:
         attempt_id = attempt.spec.attempt_id
@@ -405,7 +411,7 @@ class AttemptRunner:
         await failpoint("agent.start.after")
         self._arm_timeout(attempt, attempt.run_timeout_s)
         try:
-            order = _order(attempt, self._parts.folders.make_work_folder(attempt_id))
+            order = _order(attempt, self._folder(attempt))
             return await self._parts.host.run(order, self._services(attempt), attempt.stop)
         except Exception as error:  # noqa: BLE001 - one attempt's fault must not end the others
             _log.exception("attempt_failed_in_host")
@@ -418,10 +424,25 @@ class AttemptRunner:
             if timer is not None:
                 timer.cancel()
 
+    def _folder(self, attempt: Attempt) -> Path:
+        """Return the attempt's folder; inline ones seldom use theirs, and making it takes longer.
+
+        Theirs is made by the first of their services that may end in a file.
+        """
+        if attempt.is_inline:
+            return self._parts.folders.work_folder(attempt.spec.attempt_id)
+        return self._parts.folders.make_work_folder(attempt.spec.attempt_id)
+
     def _services(self, attempt: Attempt) -> RunningServices:
         parts = self._parts
-        grants = AttemptGrants(attempt.lease, parts.grants)
-        return RunningServices(attempt, parts.journal, parts.reporter, parts.mailbox, grants)
+        return RunningServices(
+            attempt,
+            parts.journal,
+            parts.reporter,
+            parts.mailbox,
+            AttemptGrants(attempt.lease, parts.grants),
+            partial(parts.folders.make_work_folder, attempt.spec.attempt_id),
+        )
 
     def _arm_timeout(self, attempt: Attempt, left_s: float) -> None:
         if attempt.run_timeout_s > 0:

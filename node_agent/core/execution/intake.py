@@ -55,6 +55,7 @@ _log = structlog.stdlib.get_logger(__name__)
 class _Plan:
     """What a batch writes, and what is done once it is written."""
 
+    not_ready: NotReady | None
     writes: list[Write] = field(default_factory=list)
     effects: "list[partial[None]]" = field(default_factory=list)
     new: dict[AttemptId, Attempt] = field(default_factory=dict)
@@ -153,7 +154,7 @@ class StoringIntake:
     # --- One batch. ---
 
     async def _store(self, batch: Sequence[tuple[SessionNumber, Command]]) -> None:
-        plan = _Plan()
+        plan = _Plan(self._drain.readiness.not_ready())
         last_sequence = self._last_sequence
         for session, command in batch:
             if command.sequence > last_sequence:
@@ -181,9 +182,12 @@ class StoringIntake:
                 self._plan_extend(plan, command)
             case DrainCommand(_, _, grace_s):
                 mark = DrainMark(grace_s)
+                plan.not_ready = plan.not_ready or NotReady.DRAINING
                 plan.writes.append(MarkDrain(mark))
                 plan.effects.append(partial(self._drain.begin, mark))
             case UndrainCommand():
+                if plan.not_ready is NotReady.DRAINING:
+                    plan.not_ready = None
                 plan.writes.append(MarkDrain(None))
                 plan.effects.append(partial(self._drain.end))
             case _:
@@ -197,7 +201,7 @@ class StoringIntake:
             return
         attempt = self._runner.new_attempt(command)
         plan.new[attempt_id] = attempt
-        refusal = self._refusal(command)
+        refusal = self._refusal(plan, command)
         plan.writes.append(
             KeepAttempt(
                 command.sequence, command.command_id, command.spec, is_started=attempt.is_inline
@@ -211,11 +215,10 @@ class StoringIntake:
         plan.refused_ids.append(command.command_id)
         plan.effects.append(partial(self._runner.hold_refused, attempt))
 
-    def _refusal(self, command: RunCommand) -> WorkFailed | None:
+    def _refusal(self, plan: _Plan, command: RunCommand) -> WorkFailed | None:
         spec = command.spec
-        why = self._drain.readiness.not_ready()
-        if why is not None:
-            return infrastructure_failure(*_REFUSALS[why])
+        if plan.not_ready is not None:
+            return infrastructure_failure(*_REFUSALS[plan.not_ready])
         if not self._runner.offers(spec.capability, spec.capability_version):
             return infrastructure_failure(
                 "CAPABILITY_UNKNOWN",

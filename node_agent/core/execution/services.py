@@ -1,6 +1,6 @@
 """What the core does for one running attempt: progress, checkpoints, grants, artifact lists."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from foundation.errors import MessageTooLargeError
 from foundation.failpoints import failpoint
@@ -31,12 +31,15 @@ class RunningServices:
         reporter: Reporter,
         mailbox: Mailbox,
         grants: AttemptGrants,
+        make_folder: Callable[[], object],
     ) -> None:
+        """`make_folder` makes the attempt's work folder, if it is not there yet."""
         self._attempt = attempt
         self._journal = journal
         self._reporter = reporter
         self._mailbox = mailbox
         self._grants = grants
+        self._make_folder = make_folder
 
     async def progress(self, percent: int, message: str) -> None:
         """See AttemptServices."""
@@ -53,6 +56,7 @@ class RunningServices:
                 f"the checkpoint has {size_bytes} bytes, more than {CHECKPOINT_BYTES_MAX}: keep "
                 "large state in the work folder"
             )
+        self._make_folder()
         await failpoint("agent.checkpoint.before")
         await self._journal.submit([SaveCheckpoint(self._attempt.spec.attempt_id, document_json)])
         self._attempt.checkpoint_json = document_json
@@ -60,12 +64,14 @@ class RunningServices:
 
     async def authorize(self, resource_ref: str) -> Grant:
         """See AttemptServices."""
+        self._make_folder()
         return await self._grants.authorize(resource_ref)
 
     async def allocate(
         self, collection_ref: str, requests: Sequence[ArtifactRequest]
     ) -> Sequence[AllocatedArtifact]:
         """See AttemptServices."""
+        self._make_folder()
         return await self._grants.allocate(collection_ref, requests)
 
     async def uploaded(self, artifacts: Sequence[UploadedArtifact]) -> None:
