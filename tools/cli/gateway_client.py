@@ -3,12 +3,12 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import aiohttp
 
@@ -30,6 +30,7 @@ from foundation.errors import (
 )
 
 CHUNK_BYTES: Final = 256 * 1024
+_Result = TypeVar("_Result")
 RETRIES_MAX: Final = 12
 # Doubled with each failure in a row; no wait is longer than LONGEST_WAIT_S.
 FIRST_WAIT_S = 0.2
@@ -128,23 +129,34 @@ class GatewayClient:
     async def download(
         self, path: str, destination: Path, progress: Progress, *, sha256: str = ""
     ) -> None:
-        """Stream bytes to a file, which appears only when whole.
+        """Stream bytes to a file, which appears only when whole; begun again when it breaks off.
 
         DamagedDownloadError if a SHA-256 (hex) is given and the bytes have another.
         """
         partial = destination.with_name(destination.name + ".part")
         destination.parent.mkdir(parents=True, exist_ok=True)
-        digest = hashlib.sha256()
-        async with self._response("GET", path) as response:
-            with partial.open("wb") as file:
-                async for chunk in response.content.iter_chunked(CHUNK_BYTES):
-                    digest.update(chunk)
-                    await asyncio.to_thread(file.write, chunk)
-                    progress(len(chunk))
-        if sha256 and digest.hexdigest() != sha256:
+        digest = await self._repeated(lambda: self._fetch(path, partial, progress))
+        if sha256 and digest != sha256:
             partial.unlink()
             raise DamagedDownloadError(f"{path}: the bytes have another SHA-256 than was committed")
         partial.replace(destination)
+
+    async def _fetch(self, path: str, place: Path, progress: Progress) -> str:
+        """Download once; answer the SHA-256, or take the progress back."""
+        digest, moved = hashlib.sha256(), 0
+        try:
+            async with self._response("GET", path) as response:
+                with place.open("wb") as file:
+                    async for chunk in response.content.iter_chunked(CHUNK_BYTES):
+                        digest.update(chunk)
+                        await asyncio.to_thread(file.write, chunk)
+                        moved += len(chunk)
+                        progress(len(chunk))
+        except BaseException:
+            progress(-moved)
+            _remove(place)
+            raise
+        return digest.hexdigest()
 
     async def events(self, order_id: str) -> AsyncGenerator[ServerEvent, None]:
         """Yield the changes of an order, resuming after the last one seen when cut off."""
@@ -166,9 +178,13 @@ class GatewayClient:
         raise UnavailableError("the gateway does not answer: is it running?")
 
     async def _patiently(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        return await self._repeated(lambda: self._call(method, path, **options))
+
+    @staticmethod
+    async def _repeated(call: Callable[[], Awaitable[_Result]]) -> _Result:
         for failures in range(RETRIES_MAX):
             try:
-                return await self._call(method, path, **options)
+                return await call()
             except _WORTH_REPEATING:
                 if failures == RETRIES_MAX - 1:
                     raise
@@ -199,6 +215,10 @@ class GatewayClient:
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnavailableError(f"{self._url} does not answer: {error}") from error
+
+
+def _remove(place: Path) -> None:
+    place.unlink(missing_ok=True)
 
 
 def _wait_s(failures: int) -> float:

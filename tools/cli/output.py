@@ -68,7 +68,8 @@ def table(title: str, *columns: str) -> Table:
 def report_error(error: TdpError) -> ExitCode:
     """Write what was wrong to standard error and return the exit status for it."""
     err.print(f"[bold red]{error.reason}[/] {plain(error.message)}")
-    for violation in error.field_violations:
+    unsaid = (one for one in error.field_violations if one.description not in error.message)
+    for violation in unsaid:
         err.print(f"  [bold]{violation.field}[/]: {plain(violation.description)}")
     if error.code in _UNREACHABLE:
         return ExitCode.UNREACHABLE

@@ -47,7 +47,7 @@ async def _dev(config: PlatformConfig, *, as_json: bool) -> None:
         # Until here an interrupt breaks off the start; from here on it is the way to stop.
         with stop_signals() as stop:
             connection = connection_of(platform)
-            context = config.data_folder / CONTEXT_NAME
+            context = (config.data_folder / CONTEXT_NAME).resolve()
             connection.save(context)
             if as_json:
                 write_json(_document(platform, connection, context))
@@ -91,7 +91,7 @@ def _explain(platform: Platform, connection: Connection, context: Path) -> None:
     out.print("\nTry, in another terminal of this folder:\n")
     for line in lines:
         out.print(f"  {plain(line)}", soft_wrap=True)
-    if context != DATA_FOLDER / CONTEXT_NAME:
+    if context != (DATA_FOLDER / CONTEXT_NAME).resolve():
         out.print(
             f"\n`tdp` commands need: export TDP_CLI_CONTEXT={plain(str(context))}", soft_wrap=True
         )

@@ -170,6 +170,29 @@ async def test_download_keeps_only_what_was_committed(tmp_path: Path) -> None:
     assert place.read_bytes() == b"the bytes"
 
 
+async def test_a_download_begins_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A download that breaks off is begun again: the file is whole, and progress adds up."""
+    count = 0
+    moved: list[int] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal count
+        count += 1
+        response = web.StreamResponse(headers={"content-length": "10"})
+        await response.prepare(request)
+        await response.write(b"01234" if count == 1 else b"0123456789")
+        if count == 1:
+            assert request.transport is not None
+            request.transport.close()
+        return response
+
+    monkeypatch.setattr(gateway_client, "FIRST_WAIT_S", 0.0)
+    async with served(answer) as client:
+        await client.download("/x", tmp_path / "x", moved.append)
+    assert (tmp_path / "x").read_bytes() == b"0123456789"
+    assert (count, sum(moved)) == (2, 10)
+
+
 async def test_nobody_there() -> None:
     """A gateway that does not answer is UNAVAILABLE, and the key is in no message."""
 
