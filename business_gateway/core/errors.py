@@ -28,6 +28,12 @@ class IdempotencyKeyMissingError(GatewayError, InvalidArgumentError):
     reason = "IDEMPOTENCY_KEY_MISSING"
 
 
+class IdempotencyKeyMalformedError(GatewayError, InvalidArgumentError):
+    """The Idempotency-Key is too long or not visible ASCII; send a shorter, simpler one."""
+
+    reason = "IDEMPOTENCY_KEY_MALFORMED"
+
+
 class IdempotencyKeyReusedError(GatewayError, InvalidArgumentError):
     """The Idempotency-Key was used before for another request; use a new key for a new intent."""
 

@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from business_gateway.core.errors import IdempotencyKeyMissingError
+from business_gateway.core.errors import (
+    IdempotencyKeyMalformedError,
+    IdempotencyKeyMissingError,
+)
 from foundation.canonical_json import FieldValue, request_hash
-from foundation.errors import InvalidArgumentError
 
 KEY_CHARS_MAX: Final = 200
 # Visible ASCII: what a header carries unharmed.
@@ -29,8 +31,8 @@ def request_identity(
 ) -> RequestIdentity:
     """Check the key and hash the fields.
 
-    Raises IdempotencyKeyMissingError without a key, InvalidArgumentError for one that is too
-    long or not visible ASCII.
+    Raises IdempotencyKeyMissingError without a key, IdempotencyKeyMalformedError for one that
+    is too long or not visible ASCII.
     """
     if not key:
         raise IdempotencyKeyMissingError(
@@ -38,9 +40,8 @@ def request_identity(
             f"{KEY_CHARS_MAX} characters, and the same one with each retry"
         )
     if len(key) > KEY_CHARS_MAX or not _KEY_SHAPE.fullmatch(key):
-        raise InvalidArgumentError.of_field(
+        raise IdempotencyKeyMalformedError.of_field(
             "Idempotency-Key",
             f"has {len(key)} characters: send 1 to {KEY_CHARS_MAX} of visible ASCII",
-            reason="IDEMPOTENCY_KEY_MALFORMED",
         )
     return RequestIdentity(principal, operation, key, request_hash(operation, fields))

@@ -1,6 +1,5 @@
 """The use cases of resources: grants, places, commits, downloads."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +12,6 @@ from business_gateway.core.resources.domain import (
     ArtifactNotFoundError,
     ArtifactState,
     CommitPart,
-    CommittedFile,
     NewArtifact,
     Place,
     ResourceKind,
@@ -25,13 +23,13 @@ from business_gateway.core.resources.domain import (
     check_commit,
     check_places,
     grant_valid_s,
-    mismatch,
     not_found,
     object_key,
     parse_ref,
     refused,
 )
 from business_gateway.core.resources.ports import ResourceStore
+from business_gateway.core.resources.verifying import ByteVerifier
 from foundation.clock import Clock
 from foundation.errors import InvalidArgumentError
 from foundation.failpoints import failpoint
@@ -102,7 +100,7 @@ class Resources:
         self._ids = ids
         self._clock = clock
         self._limits = limits
-        self._hashing = asyncio.Semaphore(limits.hashes_max)
+        self._verifier = ByteVerifier(objects, hashes_max=limits.hashes_max)
 
     async def issue_grant(self, work: Work, asked: GrantRequest) -> Grant:
         """Grant access to one resource of the work's order.
@@ -168,7 +166,7 @@ class Resources:
         pairs = [
             (one, check_allocated(one, artifacts.get(one.artifact_id), work)) for one in part.files
         ]
-        await self._verify_all(pairs)
+        await self._verifier.verify(pairs)
         await failpoint("artifact.commit.before")
         count = await self._store.commit(work, part)
         await failpoint("artifact.commit.after")
@@ -218,25 +216,6 @@ class Resources:
     def _put_grant(self, artifact: Artifact, valid_s: int) -> Grant:
         request = self._objects.presign_put(artifact.object_key, artifact.media_type, valid_s)
         return Grant(request, artifact.size_bytes_max)
-
-    async def _verify_all(self, pairs: Sequence[tuple[CommittedFile, Artifact]]) -> None:
-        verifications = [self._verify(file, artifact) for file, artifact in pairs]
-        outcomes = await asyncio.gather(*verifications, return_exceptions=True)
-        # One reason is enough: what the platform does about it is the same.
-        for outcome in outcomes:
-            if outcome is not None:
-                raise outcome
-
-    async def _verify(self, file: CommittedFile, artifact: Artifact) -> None:
-        async with self._hashing:
-            facts = await self._objects.head(artifact.object_key)
-            if facts is None:
-                raise mismatch(file, "there are no bytes")
-            if facts.size_bytes != file.size_bytes:
-                raise mismatch(file, f"the store has {facts.size_bytes} bytes")
-            sha256 = facts.sha256 or await self._objects.sha256_of(artifact.object_key, facts)
-            if sha256 != file.sha256:
-                raise mismatch(file, f"the store's bytes have SHA-256 {sha256.hex()}")
 
 
 class Artifacts:

@@ -110,6 +110,7 @@ class Running:
     gateway: Gateway
     client: Client
     platform: ScriptedPlatform
+    stop: StopRequest
 
     @property
     def database(self) -> Database:
@@ -134,7 +135,7 @@ async def serving(database: FreshDatabase, bucket: ObjectStoreAccess) -> AsyncIt
     try:
         await _first_of(ready, running)
         async with Client(f"http://127.0.0.1:{gateway.rest_server.port}") as client:
-            yield Running(gateway, client, platform)
+            yield Running(gateway, client, platform, stop)
     finally:
         stop.make("the test ends")
         await running
