@@ -15,15 +15,24 @@ from foundation.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class CpuUse:
-    """What was used between two readings: CPU seconds by name, and wall seconds."""
+    """What was used between two readings: CPU seconds by name, and wall seconds.
+
+    `machine_s` are the CPU seconds of the whole machine, everybody's together.
+    """
 
     wall_s: float
     cpu_s: Mapping[str, float]
+    machine_s: float = 0.0
 
     @property
     def total_s(self) -> float:
         """CPU seconds of all together."""
         return sum(self.cpu_s.values())
+
+    @property
+    def others_cores(self) -> float:
+        """How many cores were busy with work that is not ours, on average."""
+        return max(0.0, self.machine_s - self.total_s) / self.wall_s
 
     def per_item_ms(self, items: int) -> dict[str, float]:
         """CPU milliseconds by name for each of `items` pieces of work."""
@@ -52,6 +61,7 @@ class CpuMeter:
     def __enter__(self) -> Self:
         """Take the first reading."""
         self._began_s = self._clock.monotonic()
+        self._machine_began_s = machine_cpu_s()
         self._before = self._read()
         return self
 
@@ -64,13 +74,20 @@ class CpuMeter:
         """Take the second reading, also when the block failed."""
         after = self._read()
         cpu_s = {name: after[name] - before for name, before in self._before.items()}
-        self.use = CpuUse(self._clock.monotonic() - self._began_s, cpu_s)
+        machine_s = machine_cpu_s() - self._machine_began_s
+        self.use = CpuUse(self._clock.monotonic() - self._began_s, cpu_s, machine_s)
 
     def _read(self) -> dict[str, float]:
         return {
             name: own_cpu_s(root) if name in self._alone else tree_cpu_s(root)
             for name, root in self._roots.items()
         }
+
+
+def machine_cpu_s() -> float:
+    """Seconds that the machine's cores have worked since its start."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq)
 
 
 def tree_cpu_s(root: psutil.Process) -> float:

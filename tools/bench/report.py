@@ -75,6 +75,7 @@ def _throughput(throughput: Throughput) -> Iterator[str]:
     yield _figure("CPU ms per execution, all processes", throughput.cpu_ms)
     for name, milliseconds in throughput.cpu_ms_per_execution.items():
         yield _figure(f"  {name}", milliseconds)
+    yield _figure("cores busy with other work meanwhile", throughput.others_cores)
 
 
 def _latencies(latencies: Latencies) -> Iterator[str]:
@@ -84,6 +85,7 @@ def _latencies(latencies: Latencies) -> Iterator[str]:
         one = getattr(latencies, name)
         figures = (one.p50_ms, one.p95_ms, one.p99_ms, one.max_ms)
         yield f"{'  ' + label:44}" + "".join(f"{figure:10.1f}" for figure in figures)
+    yield _figure("cores busy with other work meanwhile", latencies.others_cores)
 
 
 def _idle(idle: Idle) -> Iterator[str]:

@@ -33,6 +33,7 @@ _SETTLING_S: Final = 2.0
 class Latencies:
     """One execution at a time on an otherwise idle system, from just before CreateTask."""
 
+    others_cores: float
     accepted: Percentiles
     first_step_dispatched: Percentiles
     first_step_on_node: Percentiles
@@ -42,12 +43,16 @@ class Latencies:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Many executions at once: from the first CreateTask to the last completion."""
+    """Many executions at once: from the first CreateTask to the last completion.
+
+    `others_cores` were busy with strangers' work meanwhile: what is left bounds the rate.
+    """
 
     executions: int
     seconds: float
     submit_seconds: float
     cpu_ms_per_execution: Mapping[str, float]
+    others_cores: float
 
     @property
     def per_s(self) -> float:
@@ -132,6 +137,11 @@ class Bench:
             **{process.name: process.pid for process in self._platform.processes},
         }
 
+    def _meter(self) -> CpuMeter:
+        # Of this process its own use alone: its children are the others of the table.
+        roots = {**self._roots(), "submitter": psutil.Process().pid}
+        return CpuMeter(roots, self._clock, alone=("submitter",))
+
     async def _floor(self) -> list[Floor]:
         self._report("floor: single-row commits of the database alone")
         folder = self._plan.data_folder / "logs"
@@ -148,19 +158,18 @@ class Bench:
     async def _latencies(self, client: Submitter, known: Facts) -> Latencies:
         self._report(f"latency: {self._plan.samples} executions, one at a time")
         await known.flush()
-        watched = [await client.submit_and_watch() for _ in range(self._plan.samples)]
+        with self._meter() as meter:
+            watched = [await client.submit_and_watch() for _ in range(self._plan.samples)]
         ids = [one.execution_id for one in watched]
         await known.check(ids)
-        return latencies_of(watched, await known.first_steps(ids))
+        return latencies_of(watched, await known.first_steps(ids), meter.use.others_cores)
 
     async def _throughput(self, client: Submitter, known: Facts) -> Throughput:
         plan = self._plan
         self._report(f"throughput: {plan.executions} executions, {plan.concurrency} calls at once")
         await known.flush()
-        roots = {**self._roots(), "submitter": psutil.Process().pid}
         began_at, began_s = self._clock.now(), self._clock.monotonic()
-        # Of this process its own use alone: its children are the others of the table.
-        with CpuMeter(roots, self._clock, alone=frozenset({"submitter"})) as meter:
+        with self._meter() as meter:
             ids = await client.submit_many(plan.executions, plan.concurrency)
             submit_s = self._clock.monotonic() - began_s
             await known.wait_until_quiet(plan.timeout_s)
@@ -171,6 +180,7 @@ class Bench:
             (ended_at - began_at).total_seconds(),
             submit_s,
             meter.use.per_item_ms(plan.executions),
+            meter.use.others_cores,
         )
 
     async def _idle(self, known: Facts) -> Idle:
@@ -181,7 +191,9 @@ class Bench:
         return await measure_idle(known, log_file, self._roots(), self._plan.idle_s, self._clock)
 
 
-def latencies_of(watched: Sequence[Watched], steps: Mapping[str, FirstStep]) -> Latencies:
+def latencies_of(
+    watched: Sequence[Watched], steps: Mapping[str, FirstStep], others_cores: float
+) -> Latencies:
     """Put the submitter's view and the database's together; both read the same machine's clock."""
 
     def since_submission(one: Watched, name: str) -> float:
@@ -189,6 +201,7 @@ def latencies_of(watched: Sequence[Watched], steps: Mapping[str, FirstStep]) -> 
         return float((moment - one.submitted_at).total_seconds())
 
     return Latencies(
+        others_cores=others_cores,
         accepted=percentiles(one.accepted_s for one in watched),
         first_step_dispatched=percentiles(
             since_submission(one, "dispatched_at") for one in watched

@@ -49,7 +49,8 @@ def test_alone_leaves_the_children_out() -> None:
 
 def test_use_is_shared_out() -> None:
     """Milliseconds for each item, and percent of a core over the time that passed."""
-    use = CpuUse(wall_s=10, cpu_s={"a": 1.0, "b": 0.5})
+    use = CpuUse(wall_s=10, cpu_s={"a": 1.0, "b": 0.5}, machine_s=6.5)
     assert use.total_s == 1.5
     assert use.per_item_ms(100) == {"a": 10, "b": 5}
     assert use.percent_of_core() == {"a": 10, "b": 5}
+    assert use.others_cores == 0.5

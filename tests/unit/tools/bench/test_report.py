@@ -26,8 +26,8 @@ def _result() -> BenchResult:
         cores=2,
         durability={"fsync": "on"},
         floor=[Floor(1, 500, 2.0, 0.3), Floor(16, 4_000, 4.0, 0.2)],
-        latencies=latencies_of(watched, {"e-1": step}),
-        throughput=Throughput(1_000, 10.0, 4.0, {"postgres": 6.0, "control-plane-1": 9.0}),
+        latencies=latencies_of(watched, {"e-1": step}, 0.25),
+        throughput=Throughput(1_000, 10.0, 4.0, {"postgres": 6.0, "control-plane-1": 9.0}, 0.5),
         idle=Idle(60, {"postgres": 0.2}, (Repeated("tdp-control", "claim_due", 12, 5.0),)),
     )
 
@@ -69,5 +69,7 @@ def test_the_table_names_each_figure() -> None:
         "statements per minute 12.00",
         "tdp-control claim_due",
         "16 clients",
+        "cores busy with other work meanwhile 0.25",
+        "cores busy with other work meanwhile 0.50",
     ):
         assert line in table
