@@ -84,7 +84,7 @@ class GatewaySettings(ServiceSettings):
         86_400.0, gt=0, description="Result files not committed for longer are removed."
     )
     drop_callbacks: bool = Field(
-        default=False, description="Refuse callbacks, so that only queries bring news; for drills."
+        default=False, description="Answer callbacks but drop them: only queries bring news; drills."
     )
 
     @field_validator("api_key_sha256")
