@@ -94,6 +94,7 @@ class ChildHandle:
             await child._until_ready(config.start_timeout_s)
         except BaseException:
             child.kill()
+            await child.ended()
             raise
         return child
 

@@ -1,7 +1,7 @@
 """One attempt in one child: answers its calls, and ends it for whatever reason comes first."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -72,6 +72,7 @@ class AttemptSupervision:
         self._config = config
         self._clock = clock
         self._verdict: asyncio.Future[_Verdict] = asyncio.get_running_loop().create_future()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._started_s = self._heard_s = clock.monotonic()
         self._cpu_before_s, self._memory_bytes_max = child.measured()
         self._cpu_s = self._cpu_before_s
@@ -82,15 +83,20 @@ class AttemptSupervision:
         self._child.attempt_count += 1
         await self._child.frames.send({"kind": "run", "order": order_document(self._order)})
         async with asyncio.TaskGroup() as group:
-            watchers = [
-                group.create_task(self._listen(group), name="child's messages"),
-                group.create_task(self._watch(), name="child's watch"),
-                *(group.create_task(self._stop_when(stop), name="child's stop") for stop in stops),
-            ]
+            self._begin(group, "child's messages", self._listen(group))
+            self._begin(group, "child's watch", self._watch())
+            for stop in stops:
+                self._begin(group, "child's stop", self._stop_when(stop))
             verdict = await self._verdict
-            for watcher in watchers:
-                watcher.cancel()
+            # Open calls too: nobody is left to take their answers.
+            for task in tuple(self._tasks):
+                task.cancel()
         return await self._outcome(verdict, stop_asked=any(stop.is_set() for stop in stops))
+
+    def _begin(self, group: asyncio.TaskGroup, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = group.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _decide(self, verdict: _Verdict) -> None:
         if not self._verdict.done():
@@ -111,10 +117,9 @@ class AttemptSupervision:
     async def _handle(self, message: Message, group: asyncio.TaskGroup) -> None:
         match message["kind"]:
             case "call":
-                call = self._calls()[message["method"]], message["argument"]
-                group.create_task(
-                    self._answer(message["number"], *call), name=f"call {message['method']}"
-                )
+                method = self._calls()[message["method"]]
+                answer = self._answer(message["number"], method, message["argument"])
+                self._begin(group, f"call {message['method']}", answer)
             case "progress":
                 percent = max(0, min(_PERCENT_MAX, int(message["percent"])))
                 await self._services.progress(percent, str(message["message"]))

@@ -3,14 +3,21 @@
 import asyncio
 import json
 import os
+from pathlib import Path
 
 import psutil
 import pytest
 
 from foundation.errors import PermissionDeniedError
-from node_agent.adapters.outbound.process_host import ProcessHost
-from node_agent.core.execution.ports import Failed, Outcome, Stopped, Succeeded
-from tests.integration.node_agent.host.conftest import MakeOrder
+from node_agent.adapters.outbound.process_host import (
+    ChildStartError,
+    ProcessHost,
+    ProcessHostConfig,
+)
+from node_agent.core.execution.ports import Failed, Grant, Outcome, Stopped, Succeeded
+from node_agent.sdk import load_capabilities
+from node_agent.sdk.discovery import LoadedCapability
+from tests.integration.node_agent.host.conftest import MODULE, MakeOrder
 from tests.integration.node_agent.host.services import RecordedServices
 
 MIB = 1024 * 1024
@@ -203,6 +210,53 @@ async def test_a_refused_service_fails_the_attempt_with_its_reason(
     outcome = await run(host, order("test.copy", given={"archive_ref": "x"}), services)
     assert failed(outcome).failure.reason == "GRANT_DENIED"
     assert not failed(outcome).failure.retryable
+
+
+class Unanswered(RecordedServices):
+    """Never answers a wish for a grant."""
+
+    async def authorize(self, resource_ref: str) -> Grant:
+        self.first_progress.set()
+        await asyncio.Event().wait()
+        raise AssertionError(resource_ref)
+
+
+async def test_an_open_call_does_not_hold_up_a_stop(host: ProcessHost, order: MakeOrder) -> None:
+    """A call that the core has not answered is given up together with its attempt."""
+    services, stop = Unanswered(), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(
+            host.run(order("test.copy", given={"archive_ref": "x"}), services, stop)
+        )
+        await services.first_progress.wait()
+        stop.set()
+        async with asyncio.timeout(20):
+            assert isinstance(await running, Stopped)
+
+
+async def test_a_defect_of_the_core_is_raised_and_its_work_killed(
+    host: ProcessHost, order: MakeOrder
+) -> None:
+    """An error that is no refusal is not hidden in the attempt: it is the agent's to die of."""
+    services = RecordedServices(refusal=RuntimeError("the journal is gone"))
+    with pytest.raises(ExceptionGroup) as caught:
+        await run(host, order("test.copy", given={"archive_ref": "x"}), services)
+    assert caught.group_contains(RuntimeError, match="the journal is gone")
+    assert answer(await run(host, order()))["text"] == "done"
+
+
+async def test_a_capability_that_cannot_be_loaded_stops_the_start(tmp_path: Path) -> None:
+    """A child that does not come up is an error that shows what it wrote, and leaves nothing."""
+    loaded = load_capabilities([f"{MODULE}:behave"])
+    broken = {
+        key: LoadedCapability("no.such.module:capability", one.capability)
+        for key, one in loaded.items()
+    }
+    host = ProcessHost(broken, ProcessHostConfig(slot_count=2))
+    with pytest.raises(ChildStartError, match=r"no\.such"):
+        await host.start()
+    await host.stop()
+    assert psutil.Process().children() == []
 
 
 async def test_children_get_none_of_the_agents_variables(
