@@ -9,6 +9,8 @@ import pytest
 
 from tests.interop.clients import WORKFLOW_FILE, Target, grpcurl
 
+# Python's descriptors leave out json_name, and this grpcurl then shows fields by their proto names.
+
 pytestmark = pytest.mark.interop
 
 TASKS = "tdp.control.v1.TaskService"
@@ -89,7 +91,7 @@ def test_grpcurl_creates_a_task_and_watches_it(target: Target, key: str) -> None
     messages = grpcurl(
         target,
         f"{TASKS}/WatchExecution",
-        request={"execution_id": created["executionId"]},
+        request={"execution_id": created["execution_id"]},
         key=target.client_key,
     ).documents
     events = [message["event"] for message in messages]
@@ -99,12 +101,12 @@ def test_grpcurl_creates_a_task_and_watches_it(target: Target, key: str) -> None
     found = grpcurl(
         target,
         f"{TASKS}/GetTask",
-        request={"task_id": created["taskId"]},
+        request={"task_id": created["task_id"]},
         key=target.client_key,
     ).document
-    execution = found["task"]["currentExecution"]
+    execution = found["task"]["current_execution"]
     assert execution["status"] == "EXECUTION_STATUS_SUCCEEDED"
-    assert json.loads(execution["outputJson"]) == {"value": 9007199254740993}
+    assert json.loads(execution["output_json"]) == {"value": 9007199254740993}
 
 
 def test_grpcurl_shows_the_details_of_an_error(target: Target) -> None:
