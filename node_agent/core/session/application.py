@@ -131,7 +131,9 @@ class SessionClient:
     async def _serve_once(self) -> None:
         try:
             async with self._parts.transport.open() as stream:
-                live = await self._open(stream)
+                live = await self._open_unless_stopping(stream)
+                if live is None:
+                    return
                 try:
                     await self._serve(live)
                 finally:
@@ -139,6 +141,18 @@ class SessionClient:
         except SessionLostError as error:
             self._failures += 1
             _log.warning("session_lost", error=error.message, failures=self._failures)
+
+    async def _open_unless_stopping(self, stream: SessionStream) -> _Live | None:
+        """Open the session; None if asked to stop before Welcome came."""
+        opening = asyncio.create_task(self._open(stream), name="session-opening")
+        stopping = asyncio.create_task(self._stopping.wait(), name="session-not-opening")
+        try:
+            await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            return await opening if opening.done() else None
+        finally:
+            for task in (opening, stopping):
+                task.cancel()
+            await asyncio.wait({opening, stopping})
 
     async def _open(self, stream: SessionStream) -> _Live:
         await self._parts.intake.new_session()

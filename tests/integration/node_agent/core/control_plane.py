@@ -238,7 +238,8 @@ class FakeControlPlane(pb_grpc.NodeServiceServicer):
         try:
             return self.on_call(name, request)
         except TdpError as error:
-            return await _abort(context, error)
+            await _abort(context, error)
+            raise
 
     async def _refuse(self, context: ServicerContext) -> None:
         if self.refusal is not None:

@@ -1,10 +1,11 @@
 """An agent in this process: everything real but the host, which does as the test says."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from foundation.clock import SystemClock
 from foundation.lifecycle import StopRequest, Supervision, run_services
@@ -43,7 +44,7 @@ class Run:
 class FakeHost:
     """Offers test.work (a slot each) and test.echo (inline, done at once)."""
 
-    def __init__(self, resumable: bool = False) -> None:
+    def __init__(self, *, resumable: bool = False) -> None:
         self.resumable = resumable
         self.runs: dict[str, Run] = {}
         self.run_count = 0
@@ -68,9 +69,10 @@ class FakeHost:
         self.runs[order.attempt_id] = run
         self.run_count += 1
         self._began.set()
-        stopping = asyncio.ensure_future(stop.wait())
+        stopping = asyncio.create_task(stop.wait(), name="fake-work-stop")
+        waited: list[asyncio.Future[Any]] = [run.outcome, stopping]
         try:
-            await asyncio.wait({run.outcome, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             return run.outcome.result() if run.outcome.done() else Stopped(Usage())
         finally:
             stopping.cancel()
@@ -86,8 +88,7 @@ class FakeHost:
     async def until_ended(self, attempt_id: str) -> None:
         await self.until(lambda: attempt_id not in self.runs)
 
-    async def until(self, holds: "object") -> None:
-        assert callable(holds)
+    async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE_S):
             while not holds():
                 self._began.clear()

@@ -224,7 +224,7 @@ async def test_a_full_disk_is_told_and_survived(
     run = spec(input_json='"' + "x" * 100_000 + '"')
     with pytest.raises(LocalDiskFullError):
         await writer.submit([keep(run, 1), MarkSequence(1)])
-    assert writer.disk_is_full
+    assert [writer.disk_is_full] == [True]
     stubborn = asyncio.create_task(
         writer.submit_in_any_case([keep(run, 1), MarkSequence(1)]), name="stubborn"
     )
@@ -232,7 +232,7 @@ async def test_a_full_disk_is_told_and_survived(
     assert not running.done(), "a full disk ends nothing"
     await database.read(lambda c: c.execute("pragma max_page_count = 100000").fetchone())
     await stubborn
-    assert not writer.disk_is_full
+    assert [writer.disk_is_full] == [False]
     await writer.stop()
     await running
     assert (await journal.load()).last_command_sequence == 1
