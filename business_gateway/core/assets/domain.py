@@ -6,13 +6,12 @@ UPLOADING --> READY
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, NewType
 
-from business_gateway.core.errors import GatewayError, TransitionForbiddenError
+from business_gateway.core.errors import GatewayError
 from business_gateway.core.objects import ZIP_MEDIA_TYPE
 from foundation.errors import (
     AbortedError,
@@ -68,22 +67,6 @@ class AssetState(StrEnum):
     UPLOADING = "UPLOADING"
     READY = "READY"
     REJECTED = "REJECTED"
-
-
-_MOVES: Final[Mapping[AssetState, frozenset[AssetState]]] = {
-    AssetState.UPLOADING: frozenset({AssetState.READY, AssetState.REJECTED}),
-    AssetState.READY: frozenset(),
-    AssetState.REJECTED: frozenset(),
-}
-
-
-def check_asset_move(current: AssetState, target: AssetState) -> bool:
-    """Return whether it is a move at all (not a repeat); TransitionForbiddenError if forbidden."""
-    if current is target:
-        return False
-    if target not in _MOVES[current]:
-        raise TransitionForbiddenError(f"asset cannot move from {current} to {target}")
-    return True
 
 
 class RejectionReason(StrEnum):

@@ -1,5 +1,7 @@
 """A platform that asks the gateway for access to bytes, as the control plane does."""
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -38,7 +40,7 @@ class Platform:
     application_id: str = APPLICATION_ID
     execution_id: str = field(default=identity(3, 1))
 
-    def with_(self, **changes: Any) -> "Platform":
+    def with_(self, **changes: Any) -> Platform:
         return replace(self, **changes)
 
     @property
@@ -58,7 +60,10 @@ class Platform:
         )
 
     async def grant(
-        self, resource_ref: str, method: pb.AccessMethod = pb.ACCESS_METHOD_GET, **fields: Any
+        self,
+        resource_ref: str,
+        method: pb.AccessMethod.ValueType = pb.ACCESS_METHOD_GET,
+        **fields: Any,
     ) -> pb.ProviderGrant:
         request = pb.IssueGrantRequest(
             work=self.work, resource_ref=resource_ref, method=method, **fields
