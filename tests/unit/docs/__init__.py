@@ -1,0 +1,1 @@
+"""Tests that the documents tell the truth."""
