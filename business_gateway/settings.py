@@ -1,15 +1,19 @@
 """What a gateway can be told, read once from TDP_GATEWAY_… variables."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from foundation.errors import InvalidArgumentError
 from foundation.ids import parse_id
 from foundation.settings import ServiceSettings
 from foundation.signatures import SigningSecret
+
+Parsed = TypeVar("Parsed")
 
 _SHA256_HEX = re.compile(r"[0-9a-f]{64}")
 _PROVIDER_SECRET_CHARS_MIN = 24
@@ -84,7 +88,7 @@ class GatewaySettings(ServiceSettings):
         86_400.0, gt=0, description="Result files not committed for longer are removed."
     )
     drop_callbacks: bool = Field(
-        default=False, description="Answer callbacks but drop them: only queries bring news; drills."
+        default=False, description="Answer callbacks and drop them, so that only queries tell."
     )
 
     @field_validator("api_key_sha256")
@@ -99,7 +103,7 @@ class GatewaySettings(ServiceSettings):
     @field_validator("application_id")
     @classmethod
     def _application_is_an_id(cls, value: str) -> str:
-        return parse_id(value, "application_id")
+        return _read(lambda: parse_id(value, "application_id"))
 
     @field_validator("provider_secret")
     @classmethod
@@ -114,7 +118,7 @@ class GatewaySettings(ServiceSettings):
     @classmethod
     def _secrets_are_readable(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:
-            SigningSecret.parse(value.get_secret_value())
+            _read(lambda: SigningSecret.parse(value.get_secret_value()))
         return value
 
     @model_validator(mode="after")
@@ -139,3 +143,11 @@ class GatewaySettings(ServiceSettings):
         """The secrets that callbacks may be signed with, the current one first."""
         given = (self.callback_secret_current, self.callback_secret_previous)
         return tuple(SigningSecret.parse(one.get_secret_value()) for one in given if one)
+
+
+def _read(parse: Callable[[], Parsed]) -> Parsed:
+    """Parse, with a refusal in the form that the library of settings gathers: a ValueError."""
+    try:
+        return parse()
+    except InvalidArgumentError as error:
+        raise ValueError(error.field_violations[0].description) from None
