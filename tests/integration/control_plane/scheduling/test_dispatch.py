@@ -13,6 +13,7 @@ from foundation.errors import UnavailableError
 from foundation.failpoints import install_failpoints, uninstall_failpoints
 from foundation.postgres.pool import Connection, Database
 from tests.integration.control_plane.engine.plant import IDS, step, workflow
+from tests.integration.control_plane.nats.rig import until
 from tests.integration.control_plane.scheduling.yard import NodeSpec, Yard
 
 
@@ -292,6 +293,38 @@ async def test_a_node_that_filled_up_meanwhile_sends_the_request_back(yard: Yard
     assert sorted(row["status"] for row in await yard.requests()) == ["DISPATCHED", "PENDING"]
     assert len((await yard.store.claim(IDS.new_id(), 10, [])).requests) == 1
     await yard.check()
+
+
+async def test_a_slot_that_is_being_taken_is_waited_for(yard: Yard) -> None:
+    """A rival has the node's row locked and takes its last slot: the dispatch sees that."""
+    await yard.add_node(NodeSpec(slots=1))
+    (one,) = await yard.plant.create()
+    await yard.plant.advance([one])
+    claim_id, placements = await yard.claim()
+
+    async with asyncio.TaskGroup() as group, yard.database.transaction() as rival:
+        await rival.execute("update nodes set running_count = 1")
+        ours = group.create_task(yard.store.dispatch(claim_id, placements), name="dispatch")
+        await until(yard.somebody_waits_for_a_lock, what="the dispatch waits for the node")
+
+    assert list(ours.result().fates.values()) == [Fate.CROWDED]
+    assert await yard.attempts() == []
+
+
+async def test_paused_work_does_not_stand_in_front(yard: Yard) -> None:
+    """Of two parked requests the older one's execution is paused: the slot goes to the other."""
+    paused, other = await yard.plant.create(count=2)
+    for one in (paused, other):
+        await yard.plant.advance([one])
+        await yard.scheduler.run_once()
+    await yard.database.fetch(
+        "update executions set paused = true where execution_id = $1", paused.execution_id
+    )
+    await yard.add_node(NodeSpec(slots=1))
+
+    await yard.scheduler.run_once()
+
+    assert [str(row["execution_id"]) for row in await yard.attempts()] == [other.execution_id]
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,14 @@ class Yard:
             "select * from scheduling_requests order by execution_id, step_key, item_index"
         )
 
+    async def somebody_waits_for_a_lock(self) -> bool:
+        """Whether some statement on this database is held up by another's lock."""
+        rows = await self.database.fetch(
+            "select 1 from pg_stat_activity"
+            " where datname = current_database() and wait_event_type = 'Lock'"
+        )
+        return bool(rows)
+
     async def check(self) -> None:
         """Assert what holds after any number of dispatches, by whomever."""
         assert await self.database.fetch(_CROWDED) == []
