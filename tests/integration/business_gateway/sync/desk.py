@@ -22,6 +22,15 @@ _INSERT_COMMAND = """
 insert into command_outbox (outbox_id, ordering_key, destination, payload, kind, order_id)
 values ($1, $2::text, 'control-plane', $3, $4, $2::text::uuid)
 """
+_SET_ORDER = """
+update orders
+set status = $2::text,
+    platform_status = coalesce($3::text, platform_status),
+    completed_at = case
+        when $2::text in ('COMPLETED', 'NEEDS_ATTENTION', 'CANCELED') then tdp_now()
+    end
+where order_id = $1
+"""
 _ORDERS = """
 select order_id::text, status, task_id::text, execution_id::text, run, last_contiguous_sequence,
     last_projected_sequence, status_sequence, platform_status, progress_percent, diagnosis,
@@ -72,13 +81,11 @@ class Desk:
             input={"archive_ref": "asset:1", "collection_ref": f"collection:{order_id}"},
         )
 
-    async def set_order(self, order_id: str, **columns: object) -> None:
-        names = ", ".join(f"{name} = ${place}" for place, name in enumerate(columns, start=2))
-        await self.database.fetch(
-            f"update orders set {names} where order_id = $1",  # noqa: S608 - the test's own names
-            order_id,
-            *columns.values(),
-        )
+    async def set_order(
+        self, order_id: str, status: str, platform_status: str | None = None
+    ) -> None:
+        """Change an order as the gateway's other half would."""
+        await self.database.fetch(_SET_ORDER, order_id, status, platform_status)
 
     async def order(self, order_id: str) -> dict[str, Any]:
         rows = await self.database.fetch("select * from orders where order_id = $1", order_id)
