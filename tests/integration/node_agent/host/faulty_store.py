@@ -35,6 +35,7 @@ class FaultyStore:
     faults: deque[Fault] = field(default_factory=deque)
     ranges: list[str] = field(default_factory=list)
     grants: list[str] = field(default_factory=list)
+    raw_paths: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     released: asyncio.Event = field(default_factory=asyncio.Event)
     taken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -63,7 +64,8 @@ class FaultyStore:
     async def serve(self, request: web.Request) -> web.StreamResponse:
         fault = self.faults.popleft() if self.faults else Fault()
         name = request.match_info["name"]
-        self.requests.append(request.query["X-Amz-Signature"])
+        self.raw_paths.append(request.raw_path)
+        self.requests.append(request.query.get("X-Amz-Signature", ""))
         if request.method == "PUT":
             return await self._take(name, request, fault)
         self.ranges.append(request.headers.get("Range", ""))

@@ -128,15 +128,19 @@ async def test_the_run_time_out_ends_a_child(host: ProcessHost, order: MakeOrder
     assert (failure.reason, failure.retryable) == ("RUN_TIMEOUT", True)
 
 
-@pytest.mark.parametrize("how", ["memory", "allocate"])
+@pytest.mark.parametrize(
+    ("how", "size_bytes", "words"),
+    [("memory", 400 * MIB, "over its limit of"), ("allocate", 4_096 * MIB, "ran out of memory")],
+)
 async def test_memory_over_the_limit_ends_a_child(
-    host: ProcessHost, order: MakeOrder, how: str
+    host: ProcessHost, order: MakeOrder, how: str, size_bytes: int, words: str
 ) -> None:
-    """Growing over the limit gets a child killed; one huge allocation fails inside it."""
-    wish = {"how": how, "size_bytes": 4_096 * MIB}
+    """Staying over the limit gets a child killed; one huge allocation fails inside it."""
+    wish = {"how": how, "size_bytes": size_bytes}
     outcome = failed(await run(host, order(given=wish, memory_bytes_max=256 * MIB)))
     assert (outcome.failure.reason, outcome.failure.retryable) == ("MEMORY_LIMIT", False)
-    assert outcome.usage.memory_bytes_max < 2_048 * MIB
+    assert words in outcome.failure.message
+    assert outcome.usage.memory_bytes_max < 1_024 * MIB
     assert answer(await run(host, order()))["text"] == "done"
 
 

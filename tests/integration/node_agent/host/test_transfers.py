@@ -1,5 +1,6 @@
 """Transfers against a store that refuses, cuts, stalls, forgets ranges, or sends wrong bytes."""
 
+import dataclasses
 import hashlib
 import os
 from collections.abc import AsyncIterator
@@ -167,6 +168,21 @@ async def test_a_download_that_cannot_succeed_ends_with_its_reason(
     assert caught.value.__cause__ is None
     assert list(tmp_path.iterdir()) == []
     assert len(faulty.ranges) <= 8
+
+
+async def test_a_signed_url_is_sent_as_it_stands(
+    faulty: FaultyStore, transfers: HttpTransfers, tmp_path: Path
+) -> None:
+    """Escapes are part of what was signed, however needless they look."""
+    path = "/%74hing?X-Amz-Signature=a%7Eb%2Fc&X-Amz-Credential=k/2026%2Fs3"
+    good = faulty.grant("thing")
+    signed = dataclasses.replace(good, url=f"{faulty.base_url}{path}")
+
+    async def grants() -> Grant:
+        return signed
+
+    await transfers.download(grants, tmp_path / "thing", nothing)
+    assert faulty.raw_paths == [path]
 
 
 async def test_wrong_bytes_once_are_fetched_again(
