@@ -12,6 +12,9 @@ from tdp.control.v1 import task_service_pb2 as tasks
 from tests.acceptance.platform import World, tasks_of, unique
 from tools.cli.connection import ControlPlane
 
+# For machines that do much else; alone it takes a fraction.
+pytestmark = pytest.mark.timeout(180)
+
 
 async def create(
     control: ControlPlane, key: str, input_json: str = '{"number": 9007199254740993}'

@@ -6,9 +6,13 @@ import zipfile
 from pathlib import Path
 
 import psutil
+import pytest
 from PIL import Image
 
 from tests.acceptance.platform import run_tdp
+
+# For machines that do much else; alone it takes a fraction.
+pytestmark = pytest.mark.timeout(240)
 
 
 async def test_demo_end_to_end(tmp_path: Path) -> None:

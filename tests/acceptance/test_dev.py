@@ -13,8 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.acceptance.platform import PATIENCE_S, ROOT, run_tdp, tiny_zip
 from tools.dev_stack.processes import wait_for_end
+
+# For machines that do much else; alone it takes a fraction.
+pytestmark = pytest.mark.timeout(300)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,9 @@ import pytest
 
 from tests.acceptance.platform import World, check_done_once, disturbances, tiny_zip
 
+# For machines that do much else; alone it takes a fraction.
+pytestmark = pytest.mark.timeout(180)
+
 MOMENTS = [
     # The task is durable and its answer is lost: the gateway asks again and is told the same ids.
     ("control-plane-1", "intake.commit.after"),

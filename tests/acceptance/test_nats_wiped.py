@@ -5,8 +5,13 @@ from __future__ import annotations
 import shutil
 from contextlib import aclosing
 
+import pytest
+
 from tests.acceptance.platform import World, check_done_once, tiny_zip
 from tools.cli import journey
+
+# For machines that do much else; alone it takes a fraction.
+pytestmark = pytest.mark.timeout(180)
 
 
 async def test_wiped_while_an_order_runs(world: World) -> None:

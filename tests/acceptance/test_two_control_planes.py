@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import pytest
+
 from tdp.control.v1 import task_pb2
 from tests.acceptance.platform import World, attempts_of, tasks_of, tiny_zip
+
+# For machines that do much else; alone it takes a fraction.
+pytestmark = pytest.mark.timeout(300)
 
 ORDERS = 200
 

@@ -13,6 +13,9 @@ from tdp.control.v1 import task_service_pb2_grpc, workflow_service_pb2_grpc
 from tdp.control.v1 import workflow_service_pb2 as workflows
 from tests.acceptance.platform import World, tiny_zip, unique
 
+# For machines that do much else; alone it takes a fraction.
+pytestmark = pytest.mark.timeout(180)
+
 CYCLE = """
 name: cycle
 version: "1"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from foundation.postgres.migrations import Migrations
 from tools.dev_stack.platform_bootstrap import Wishes, bootstrap
 from tools.dev_stack.platform_environment import Place, Surroundings
 from tools.dev_stack.platform_probes import grpc_serves, http_serves, node_probe
@@ -96,13 +97,15 @@ class Platform:
             ServerStartError: a process did not come up; carries its log's end.
             TdpError: a control plane refused what had to be registered.
         """
+        report("databases")
+        await self._migrate()
         report("control plane")
-        await self._migrated(self.surroundings.control_database, self.control_planes)
         await _all_of(process.start() for process in self.control_planes)
         report("workflows and keys")
         await self._bootstrap()
         report("gateway and node agents")
-        await _all_of((self._start_gateways(), *(process.start() for process in self.agents)))
+        # After their application exists: gateways do not run without its id.
+        await _all_of(process.start() for process in (*self.gateways, *self.agents))
 
     async def stop(self) -> None:
         """Stop all in the order in which work flows out; idempotent."""
@@ -123,15 +126,21 @@ class Platform:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _start_gateways(self) -> None:
-        """Start them after their application exists: they will not run without its id."""
-        await self._migrated(self.surroundings.gateway_database, self.gateways)
-        await _all_of(process.start() for process in self.gateways)
-
-    async def _migrated(self, database: str, owners: Sequence[PlatformProcess]) -> None:
-        if owners:
+    async def _migrate(self) -> None:
+        """Bring the databases up to date as `migrate` does, without starting a process for it."""
+        owners = {
+            self.surroundings.control_database: "control_plane" if self.control_planes else "",
+            self.surroundings.gateway_database: "business_gateway" if self.gateways else "",
+        }
+        wanted = {database: module for database, module in owners.items() if module}
+        for database in wanted:
             await self.stack.create_database(database)
-            await owners[0].run_once("migrate")
+        await _all_of(
+            Migrations(
+                _ROOT / module / "sql" / "migrations", self.stack.postgres_dsn(database)
+            ).migrate()
+            for database, module in wanted.items()
+        )
 
     async def _bootstrap(self) -> None:
         wishes = Wishes(

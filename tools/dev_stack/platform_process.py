@@ -16,7 +16,6 @@ from tools.dev_stack.processes import (
     Deadline,
     Launch,
     calling_at_end,
-    run_to_end,
     uninterrupted,
 )
 from tools.dev_stack.server import NotReadyError
@@ -86,19 +85,7 @@ class PlatformProcess:
         """Start it and don't wait: for one that is meant to die while it starts."""
         assert not self.is_running, f"{self.name} runs already"
         self._end_asked = False
-        self._process = ChildProcess(self._launch("serve", extra))
-
-    async def run_once(self, command: str) -> None:
-        """Run another command of the same program to its end, with the same settings.
-
-        Raises:
-            ServerStartError: it failed, or took too long.
-        """
-        launch = self._launch(command, None)
-        status, tail = await run_to_end(launch, self._spec.start_timeout_s)
-        if status != 0:
-            problem = f"`{command}` ended with status {status}"
-            raise ServerStartError(self.name, problem, self.log_file, tail)
+        self._process = ChildProcess(self._launch(extra))
 
     async def kill(self) -> None:
         """SIGKILL it, as a crash would, and wait for its end."""
@@ -157,14 +144,14 @@ class PlatformProcess:
             raise ServerNotRunningError(self.name)
         return self._process
 
-    def _launch(self, command: str, extra: Mapping[str, str] | None) -> Launch:
+    def _launch(self, extra: Mapping[str, str] | None) -> Launch:
         environment = {
             "PYTHONPATH": _IMPORT_ROOTS,
             "PYTHONUNBUFFERED": "1",
             **self._spec.environment(),
             **(extra or {}),
         }
-        line = (sys.executable, "-m", self._spec.module, command)
+        line = (sys.executable, "-m", self._spec.module, "serve")
         return Launch(line, self.log_file, environment=environment)
 
     async def _await_ready(self, probe: Probe) -> None:

@@ -60,6 +60,8 @@ TEST: Final = Profile(
         "TDP_GATEWAY_SWEEP_INTERVAL_S": "2",
     },
     agent={
+        # Each slot keeps a warm child.
+        "TDP_AGENT_SLOTS": "1",
         "TDP_AGENT_DRAIN_GRACE_S": "0.5",
         "TDP_AGENT_STOP_GRACE_S": "0.5",
         "TDP_AGENT_FLUSH_S": "1",
