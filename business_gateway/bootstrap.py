@@ -13,7 +13,7 @@ from business_gateway.adapters.inbound.grpc_resource_provider import (
     ResourceProviderServicer,
     resource_provider,
 )
-from business_gateway.adapters.inbound.loop_left_places import left_places_loop
+from business_gateway.adapters.inbound.loop_leftovers import leftovers_loop
 from business_gateway.adapters.inbound.rest_app import RestParts, create_app
 from business_gateway.adapters.inbound.rest_artifacts import artifact_router
 from business_gateway.adapters.inbound.rest_assets import UPLOAD_PATH, asset_router
@@ -26,6 +26,7 @@ from business_gateway.adapters.outbound.postgres.asset_store import PostgresAsse
 from business_gateway.adapters.outbound.postgres.order_store import PostgresOrderStore
 from business_gateway.adapters.outbound.postgres.resource_store import PostgresResourceStore
 from business_gateway.core.assets.application import AssetLimits, Assets
+from business_gateway.core.assets.sweeping import LeftUploads
 from business_gateway.core.orders.application import Orders
 from business_gateway.core.orders.change_hub import OrderChangeHub
 from business_gateway.core.orders.journeys import Journeys
@@ -79,13 +80,24 @@ class Gateway:
 
     def services(self) -> tuple[Service, ...]:
         """Return the services in the order in which they start."""
-        left = LeftPlaces(
-            self._resource_store,
-            self.objects,
-            older_than_s=self.settings.uncommitted_ttl_s,
-            batch=limits.LEFT_PLACES_BATCH,
+        sweep = leftovers_loop(
+            [
+                LeftUploads(
+                    PostgresAssetStore(self.database),
+                    self.objects,
+                    older_than_s=self.settings.uncommitted_ttl_s,
+                    batch=limits.LEFTOVERS_BATCH,
+                ),
+                LeftPlaces(
+                    self._resource_store,
+                    self.objects,
+                    older_than_s=self.settings.uncommitted_ttl_s,
+                    batch=limits.LEFTOVERS_BATCH,
+                ),
+            ],
+            period_s=limits.LEFTOVERS_SWEEP_S,
+            random=self.random,
         )
-        sweep = left_places_loop(left, period_s=limits.LEFT_PLACES_SWEEP_S, random=self.random)
         return (*self.sync.services, sweep, self.grpc_server, self.rest_server)
 
     def _app(self) -> ASGIApp:

@@ -85,7 +85,7 @@ class GatewaySettings(ServiceSettings):
         100, ge=1, le=1_000, description="The most orders that one sweep asks about."
     )
     uncommitted_ttl_s: float = Field(
-        86_400.0, gt=0, description="Result files not committed for longer are removed."
+        86_400.0, gt=0, description="Uploads and results left undone for longer are removed."
     )
     drop_callbacks: bool = Field(
         default=False, description="Answer callbacks and drop them, so that only queries tell."

@@ -267,6 +267,8 @@ CREATE INDEX artifacts_left ON public.artifacts USING btree (created_at) WHERE (
 
 CREATE INDEX artifacts_order ON public.artifacts USING btree (order_id, relative_path, artifact_id) WHERE (state = 'COMMITTED'::text);
 
+CREATE INDEX assets_left ON public.assets USING btree (created_at) WHERE (state = 'UPLOADING'::text);
+
 CREATE INDEX callback_inbox_execution ON public.callback_inbox USING btree (execution_id, sequence);
 
 CREATE INDEX callback_inbox_order ON public.callback_inbox USING btree (order_id, run, sequence);

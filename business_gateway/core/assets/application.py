@@ -97,6 +97,8 @@ class Assets:
         wanted = AssetId(parse_id(asset_id, "asset_id"))
         asset = await self._store.claim_verification(wanted, self._limits.verification_ttl_s)
         if asset.state is not AssetState.UPLOADING:
+            # The first verdict may have died before it could tidy up.
+            await self._objects.delete(upload_key(asset.asset_id))
             return asset
         try:
             decided = await self._verified(asset)

@@ -1,5 +1,6 @@
 """What the use cases of assets need from outside."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from business_gateway.core.assets.domain import Asset, AssetId, NewAsset, Verdict
@@ -30,6 +31,18 @@ class AssetStore(Protocol):
 
     async def decide(self, asset_id: AssetId, verdict: Verdict) -> Asset:
         """Move an UPLOADING asset to the verdict's state; a decided one stays as it is."""
+        ...
+
+    async def remove(self, asset_id: AssetId) -> None:
+        """Remove an asset that is still UPLOADING."""
+        ...
+
+
+class LeftUploadStore(Protocol):
+    """Uploads that were announced or begun, and never decided."""
+
+    async def left_uploads(self, older_than_s: float, limit: int) -> Sequence[Asset]:
+        """Read up to `limit` UPLOADING assets of that age, oldest first."""
         ...
 
     async def remove(self, asset_id: AssetId) -> None:

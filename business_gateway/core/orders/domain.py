@@ -149,6 +149,33 @@ class SubmitFacts:
     given_up: bool
 
 
+def accepted_order(new: NewOrder, now: datetime) -> Order:
+    """Return an order as it is right after it was accepted."""
+    return Order(
+        order_id=new.order_id,
+        name=new.request.name,
+        processing_mode=new.request.processing_mode,
+        watermark_text=new.request.watermark_text,
+        source_asset_id=new.request.source_asset_id,
+        status=OrderStatus.SUBMITTING,
+        task_id=None,
+        execution_id=None,
+        run=0,
+        last_contiguous_sequence=0,
+        last_projected_sequence=0,
+        platform_status="",
+        progress_percent=0,
+        diagnosis="",
+        diagnosis_json=None,
+        output_json=None,
+        version=1,
+        cancel_requested_at=None,
+        created_at=now,
+        updated_at=now,
+        completed_at=None,
+    )
+
+
 class CancelDecision(StrEnum):
     """What a request to cancel comes to."""
 

@@ -48,6 +48,9 @@ create table assets (
     check (state <> 'READY' or size_bytes is not null)
 );
 
+-- Uploads that nobody completed are removed with their bytes.
+create index assets_left on assets (created_at) where state = 'UPLOADING';
+
 ---------------------------------------------------------------------------------------------
 -- Orders
 ---------------------------------------------------------------------------------------------

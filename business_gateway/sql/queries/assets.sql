@@ -39,3 +39,14 @@ returning *;
 -- name: remove_asset
 -- purpose: forgets an upload that was refused on its way in
 delete from assets where asset_id = $1 and state = 'UPLOADING';
+
+-- name: left_uploads
+-- purpose: finds uploads that nobody completed in time and nobody is verifying
+select *
+from assets
+where
+    state = 'UPLOADING'
+    and created_at < (select tdp_now()) - $1::double precision * interval '1 second'
+    and (verifying_until is null or verifying_until <= (select tdp_now()))
+order by created_at
+limit $2;

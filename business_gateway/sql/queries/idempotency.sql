@@ -1,12 +1,17 @@
--- name: try_request_lock
--- purpose: lets one request with a key run at a time, and tells the others at once
-select pg_try_advisory_xact_lock(hashtextextended($1, 0)) as locked;
-
--- name: find_record
--- purpose: finds what a finished request was answered; to be asked after taking the lock
-select request_sha256, order_id::text, answer
-from idempotency_records
-where principal = $1 and operation = $2 and key = $3;
+-- name: begin_request
+-- purpose: lets one request with a key run at a time, and finds what a finished one was answered
+-- The record is read by a snapshot from before the lock, so it may miss what the lock's last
+-- holder just committed: then inserting the record fails on its key, and all is done again.
+select
+    pg_try_advisory_xact_lock(hashtextextended(concat_ws(E'\x1f', $1::text, $2::text, $3::text), 0))
+        as locked,
+    tdp_now() as now,
+    record.request_sha256,
+    record.order_id::text as order_id,
+    record.answer
+from (values (1)) as once
+left join idempotency_records as record
+    on record.principal = $1::text and record.operation = $2::text and record.key = $3::text;
 
 -- name: insert_record
 -- purpose: keeps the answer in the transaction of what it answers for

@@ -1,22 +1,35 @@
 -- name: insert_order
--- purpose: accepts an order and its SUBMIT together, if its asset is READY
+-- purpose: accepts an order with its SUBMIT and the answer to its request, if its asset is READY
 with source as (
     select asset_id from assets where asset_id = $5 and state = 'READY' for key share
 ),
 
 accepted as (
-    insert into orders (order_id, name, processing_mode, watermark_text, source_asset_id)
-    select $1::uuid, $2::text, $3::text, $4::text, source.asset_id from source
-    returning *
+    insert into orders (
+        order_id, name, processing_mode, watermark_text, source_asset_id,
+        created_at, updated_at, quiet_since
+    )
+    select
+        $1::uuid, $2::text, $3::text, $4::text, source.asset_id, $9::timestamptz, $9::timestamptz,
+        $9::timestamptz
+    from source
+    returning order_id
 ),
 
 command as (
     insert into command_outbox (outbox_id, ordering_key, destination, payload, kind, order_id)
     select $6::uuid, accepted.order_id::text, $7::text, $8::text, 'SUBMIT', accepted.order_id
     from accepted
+),
+
+record as (
+    insert into idempotency_records (
+        principal, operation, key, request_sha256, order_id, answer
+    )
+    select $10::text, $11::text, $12::text, $13::bytea, accepted.order_id, $14::text from accepted
 )
 
-select * from accepted;
+select true as accepted from accepted;
 
 -- name: asset_state
 -- purpose: tells why an order could not have its asset

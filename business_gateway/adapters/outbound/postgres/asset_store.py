@@ -1,5 +1,6 @@
 """Assets on PostgreSQL."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from business_gateway.core.assets.domain import (
@@ -19,7 +20,7 @@ _SQL: Final = NamedSql.load("business_gateway.sql.queries", "assets.sql")
 
 
 class PostgresAssetStore:
-    """Implements AssetStore."""
+    """Implements AssetStore and LeftUploadStore."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -78,6 +79,11 @@ class PostgresAssetStore:
     async def remove(self, asset_id: AssetId) -> None:
         """See AssetStore."""
         await self._database.fetch(_SQL.remove_asset, asset_id)
+
+    async def left_uploads(self, older_than_s: float, limit: int) -> Sequence[Asset]:
+        """See LeftUploadStore."""
+        rows = await self._database.fetch(_SQL.left_uploads, older_than_s, limit)
+        return [_asset(row) for row in rows]
 
 
 def _asset(row: Record) -> Asset:

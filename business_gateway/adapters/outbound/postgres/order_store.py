@@ -1,7 +1,10 @@
 """Orders on PostgreSQL: a change, its command and its record in one transaction."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import Final
+
+import asyncpg
 
 from business_gateway.adapters.outbound.postgres.order_rows import change_of, order_of
 from business_gateway.core.errors import IdempotencyKeyReusedError, RequestInProgressError
@@ -17,6 +20,7 @@ from business_gateway.core.orders.domain import (
     OrderNotFoundError,
     SourceAssetNotReadyError,
     SubmitFacts,
+    accepted_order,
 )
 from business_gateway.core.orders.evidence import CommandFact, GatewayFacts, InboxFacts
 from business_gateway.core.orders.ports import CancelChange, CancelRule, RerunRule, StoredAnswer
@@ -28,7 +32,10 @@ from foundation.postgres.pool import Connection, Database
 
 _SQL: Final = NamedSql.load("business_gateway.sql.queries", "orders.sql", "idempotency.sql")
 
-Change = Callable[[Connection], Awaitable[Order]]
+_RECORD_KEY: Final = "idempotency_records_pkey"
+
+# Makes a change at a moment of the database, keeps its answer with it and returns that.
+Change = Callable[[Connection, datetime], Awaitable[str]]
 
 
 class PostgresOrderStore:
@@ -43,8 +50,9 @@ class PostgresOrderStore:
         """See OrderStore."""
         request = order.request
 
-        async def accept(connection: Connection) -> Order:
-            row = await connection.fetchrow(
+        async def accept(connection: Connection, now: datetime) -> str:
+            document = _document(accepted_order(order, now))
+            accepted = await connection.fetchval(
                 _SQL.insert_order,
                 order.order_id,
                 request.name,
@@ -54,13 +62,17 @@ class PostgresOrderStore:
                 command.command_id,
                 CONTROL_PLANE,
                 command.payload,
+                now,
+                *_scope(identity),
+                identity.request_sha256,
+                document,
             )
-            if row is None:
+            if not accepted:
                 raise await _asset_not_ready(connection, order)
-            return order_of(row)
+            return document
 
         await failpoint("order.accept.before")
-        answer = await self._once(identity, accept)
+        answer = await self._once(identity, order.order_id, accept)
         await failpoint("order.accept.after")
         return answer
 
@@ -69,15 +81,17 @@ class PostgresOrderStore:
     ) -> StoredAnswer:
         """See OrderStore."""
 
-        async def cancel(connection: Connection) -> Order:
+        async def cancel(connection: Connection, _now: datetime) -> str:
             # First the command, then the order: the order of locks that marking commands has.
             submit = await _locked_submit(connection, order_id)
             order = await _locked_order(connection, order_id)
             change = rule(order, submit)
-            return order if change is None else await _cancelled(connection, order, change)
+            if change is not None:
+                order = await _cancelled(connection, order, change)
+            return await _recorded(connection, identity, order)
 
         await failpoint("order.cancel.before")
-        answer = await self._once(identity, cancel)
+        answer = await self._once(identity, order_id, cancel)
         await failpoint("order.cancel.after")
         return answer
 
@@ -86,15 +100,15 @@ class PostgresOrderStore:
     ) -> StoredAnswer:
         """See OrderStore."""
 
-        async def rerun(connection: Connection) -> Order:
+        async def rerun(connection: Connection, _now: datetime) -> str:
             command = rule(await _locked_order(connection, order_id))
             await _add_command(connection, command)
             row = await connection.fetchrow(_SQL.rerun_order, order_id)
             assert row is not None
-            return order_of(row)
+            return await _recorded(connection, identity, order_of(row))
 
         await failpoint("order.rerun.before")
-        answer = await self._once(identity, rerun)
+        answer = await self._once(identity, order_id, rerun)
         await failpoint("order.rerun.after")
         return answer
 
@@ -146,41 +160,67 @@ class PostgresOrderStore:
             inbox=InboxFacts(**{**dict(inbox), "last_event_id": inbox["last_event_id"] or ""}),
         )
 
-    async def _once(self, identity: RequestIdentity, change: Change) -> StoredAnswer:
-        return await self._database.run_transaction(lambda one: answer_once(one, identity, change))
+    async def _once(
+        self, identity: RequestIdentity, order_id: OrderId, change: Change
+    ) -> StoredAnswer:
+        async def answer(connection: Connection) -> StoredAnswer:
+            return await _answer_once(connection, identity, order_id, change)
+
+        while True:
+            try:
+                return await self._database.run_transaction(answer)
+            except asyncpg.UniqueViolationError as error:
+                # The request finished between our looking for its record and our lock; now its
+                # record is there to be found.
+                if error.constraint_name != _RECORD_KEY:
+                    raise
 
 
-async def answer_once(
-    connection: Connection, identity: RequestIdentity, change: Change
+async def _answer_once(
+    connection: Connection, identity: RequestIdentity, order_id: OrderId, change: Change
 ) -> StoredAnswer:
-    """Make the change and keep its answer, or answer from the record of the first time.
+    """Make the change, which keeps its answer, or answer from the record of the first time.
 
     Raises RequestInProgressError while another transaction holds the key, and
     IdempotencyKeyReusedError when the record is of another request.
     """
-    scope = (identity.principal, identity.operation, identity.key)
-    if not await connection.fetchval(_SQL.try_request_lock, "\x1f".join(scope)):
+    found = await connection.fetchrow(_SQL.begin_request, *_scope(identity))
+    assert found is not None
+    if found["answer"] is not None:
+        if found["request_sha256"] != identity.request_sha256:
+            raise _key_reused(identity, found["order_id"])
+        return StoredAnswer(OrderId(found["order_id"]), found["answer"], replayed=True)
+    if not found["locked"]:
         raise RequestInProgressError(
             f"a request with Idempotency-Key {identity.key!r} is still running: send it again "
             "in a moment with the same key",
             retry_delay_s=1.0,
         )
-    # A statement of its own, so that it sees what the last holder of the lock committed.
-    record = await connection.fetchrow(_SQL.find_record, *scope)
-    if record is not None:
-        if record["request_sha256"] != identity.request_sha256:
-            raise IdempotencyKeyReusedError(
-                f"Idempotency-Key {identity.key!r} was used for another {identity.operation}, "
-                f"about order {record['order_id']}: use a new key for a new request",
-                metadata={"existing_id": record["order_id"]},
-            )
-        return StoredAnswer(OrderId(record["order_id"]), record["answer"], replayed=True)
-    order = await change(connection)
-    document = document_text(order_document(order))
+    return StoredAnswer(order_id, await change(connection, found["now"]), replayed=False)
+
+
+async def _recorded(connection: Connection, identity: RequestIdentity, order: Order) -> str:
+    document = _document(order)
     await connection.execute(
-        _SQL.insert_record, *scope, identity.request_sha256, order.order_id, document
+        _SQL.insert_record, *_scope(identity), identity.request_sha256, order.order_id, document
     )
-    return StoredAnswer(order.order_id, document, replayed=False)
+    return document
+
+
+def _document(order: Order) -> str:
+    return document_text(order_document(order))
+
+
+def _scope(identity: RequestIdentity) -> tuple[str, str, str]:
+    return identity.principal, identity.operation, identity.key
+
+
+def _key_reused(identity: RequestIdentity, order_id: str) -> IdempotencyKeyReusedError:
+    return IdempotencyKeyReusedError(
+        f"Idempotency-Key {identity.key!r} was used for another {identity.operation}, about order "
+        f"{order_id}: use a new key for a new request",
+        metadata={"existing_id": order_id},
+    )
 
 
 async def _locked_submit(connection: Connection, order_id: OrderId) -> SubmitFacts | None:

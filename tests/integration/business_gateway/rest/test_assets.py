@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from business_gateway.adapters.outbound.postgres.asset_store import PostgresAssetStore
+from business_gateway.core.assets.sweeping import LeftUploads
 from tests.integration.business_gateway.gateway import ASSET_BYTES_MAX, Client, Running, zip_bytes
 
 CONTENT = zip_bytes()
@@ -194,6 +196,21 @@ async def test_an_unknown_asset_is_not_found(client: Client, asset_id: str, stat
     """Reading and completing what is not there says so."""
     assert (await client.call("GET", f"/api/v1/assets/{asset_id}"))[0] == status
     assert (await client.call("POST", f"/api/v1/assets/{asset_id}/complete"))[0] == status
+
+
+async def test_uploads_that_nobody_completed_are_removed(running: Running) -> None:
+    """After their time they go with their bytes; READY ones stay, and so do young ones."""
+    ready = await running.client.ready_asset()
+    announced = await _announced(running.client)
+    await _put(running.client, announced, CONTENT)
+    key = f"uploads/{announced['asset']['asset_id']}/source.zip"
+    objects, store = running.gateway.objects, PostgresAssetStore(running.database)
+    for older_than_s, left in ((60.0, 2), (0.0, 1)):
+        sweep = LeftUploads(store, objects, older_than_s=older_than_s, batch=10)
+        assert not await sweep.remove()
+        assert len(await running.database.fetch("select 1 from assets")) == left
+        assert (await objects.head(key) is None) == (left == 1)
+    assert (await running.client.call("GET", f"/api/v1/assets/{ready}"))[0] == 200
 
 
 async def _chunks(content: bytes) -> AsyncIterator[bytes]:

@@ -120,6 +120,30 @@ async def test_the_same_request_many_times_at_once_makes_one_order(running: Runn
     assert len(await _rows(running, "command_outbox")) == 1
 
 
+async def test_a_record_that_appears_under_our_hands_is_answered(running: Running) -> None:
+    """Where the first request's record shows only when ours is inserted, its answer is given."""
+    body = {
+        "name": "A",
+        "processing_mode": "ARCHIVE_CLEAN_ONLY",
+        "source_asset_id": await running.client.ready_asset(),
+    }
+    await running.client.call("POST", ORDERS, key="k1", json=body)
+    async with running.database.transaction() as first:
+        await first.execute(
+            "insert into idempotency_records select principal, operation, 'k2', request_sha256,"
+            " order_id, answer from idempotency_records"
+        )
+        second = asyncio.create_task(
+            running.client.call("POST", ORDERS, key="k2", json=body), name="second"
+        )
+        waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock'"
+        while not await running.database.fetch(waiting):
+            assert not second.done()
+    status, _, headers = await second
+    assert (status, headers["Idempotency-Replayed"]) == (202, "true")
+    assert len(await _rows(running, "orders")) == 1
+
+
 @pytest.mark.parametrize(
     ("changes", "pointer"),
     [
