@@ -1,53 +1,29 @@
 """`python -m control_plane serve | migrate | check-config`."""
 
-import argparse
 import asyncio
-import os
 import sys
-
-import structlog
 
 from control_plane.failpoints import CONTROL_PLANE_FAILPOINTS
 from control_plane.server import migrations, serve
 from control_plane.settings import ControlPlaneSettings
-from foundation.errors import TdpError
-from foundation.failpoints import install_failpoints
-from foundation.lifecycle import ProcessConfig, run_process
-from foundation.logging import LogConfig, configure_logging
-from foundation.settings import load_settings, unknown_variables
+from foundation.command_line import Errand, Program, run_program
 
-_PROCESS = "control-plane"
-_CONFIG_ERROR = 2
-
-
-def main() -> int:
-    """Run the command that the arguments name and return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m control_plane", description=__doc__)
-    parser.add_argument(
-        "command",
-        choices=("serve", "migrate", "check-config"),
-        help="serve: run a replica; migrate: bring the database up to date; "
-        "check-config: read the settings and say what is wrong",
-    )
-    command: str = parser.parse_args().command
-    try:
-        settings = load_settings(ControlPlaneSettings)
-    except TdpError as error:
-        sys.stderr.write(f"{error.reason}: {error}\n")
-        return _CONFIG_ERROR
-    configure_logging(LogConfig(_PROCESS, settings.log_format, settings.log_level))
-    install_failpoints(CONTROL_PLANE_FAILPOINTS, os.environ)
-    log = structlog.stdlib.get_logger(__name__)
-    for name, near in unknown_variables(ControlPlaneSettings, os.environ).items():
-        log.warning("setting_unknown", variable=name, did_you_mean=near)
-    if command == "check-config":
-        return 0
-    if command == "migrate":
-        asyncio.run(migrations(settings).migrate())
-        return 0
-    config = ProcessConfig(_PROCESS, uvloop=settings.uvloop)
-    return run_process(config, lambda stop: serve(settings, stop))
+_PROGRAM = Program(
+    module="control_plane",
+    process_name="control-plane",
+    settings_class=ControlPlaneSettings,
+    failpoints=CONTROL_PLANE_FAILPOINTS,
+    serve=serve,
+    serve_purpose="run a replica",
+    errands={
+        "migrate": Errand(
+            "bring the database up to date",
+            lambda settings: asyncio.run(migrations(settings).migrate()),
+        ),
+        "check-config": Errand("read the settings and say what is wrong", lambda _settings: None),
+    },
+)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(_PROGRAM))
