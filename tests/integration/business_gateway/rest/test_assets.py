@@ -46,7 +46,7 @@ async def _nothing_left(running: Running) -> None:
     assert listed.get("KeyCount", 0) == 0
 
 
-@pytest.mark.parametrize("sha256", ["", SHA256, SHA256.upper()])
+@pytest.mark.parametrize("sha256", ["", SHA256, SHA256.upper()], ids=["absent", "lower", "upper"])
 async def test_a_presigned_upload_becomes_ready(client: Client, sha256: str) -> None:
     """Announce, PUT, complete: READY with what was found; a repeat answers the same."""
     announced = await _announced(client, sha256=sha256)

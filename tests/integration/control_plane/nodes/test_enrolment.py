@@ -93,7 +93,11 @@ async def test_a_token_enrols_a_node_once_per_key(world: World) -> None:
     assert await world.value("select use_count from join_tokens") == 1
 
 
-@pytest.mark.parametrize("token", ["tdp_join_nonsense", new_token(TokenKind.JOIN), "operator"])
+@pytest.mark.parametrize(
+    "token",
+    ["tdp_join_nonsense", new_token(TokenKind.JOIN), "operator"],
+    ids=["malformed", "unknown", "other kind"],
+)
 async def test_other_tokens_enrol_nothing(world: World, token: str) -> None:
     """What is no registered join token is UNAUTHENTICATED."""
     async with running(world) as replica, _stubs(replica) as (node, _):
