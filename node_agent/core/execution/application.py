@@ -155,6 +155,7 @@ class AttemptRunner:
             for timer in self._timers.values():
                 timer.cancel()
             self._ended.set()
+            self._changed.set()
 
     async def stop(self) -> None:
         """End; what still runs is stopped and, as far as it says so, told. Idempotent."""
@@ -186,7 +187,9 @@ class AttemptRunner:
 
     async def _wait_idle(self) -> None:
         busy = (Phase.RUNNING, Phase.ENDING)
-        while any(one.phase in busy for one in self._attempts.values()):
+        while not self._ended.is_set() and any(
+            one.phase in busy for one in self._attempts.values()
+        ):
             self._changed.clear()
             await self._changed.wait()
 

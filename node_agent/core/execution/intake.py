@@ -55,7 +55,7 @@ _log = structlog.stdlib.get_logger(__name__)
 class _Plan:
     """What a batch writes, and what is done once it is written."""
 
-    not_ready: NotReady | None
+    refusal: NotReady | None
     writes: list[Write] = field(default_factory=list)
     effects: "list[partial[None]]" = field(default_factory=list)
     new: dict[AttemptId, Attempt] = field(default_factory=dict)
@@ -154,7 +154,7 @@ class StoringIntake:
     # --- One batch. ---
 
     async def _store(self, batch: Sequence[tuple[SessionNumber, Command]]) -> None:
-        plan = _Plan(self._drain.readiness.not_ready())
+        plan = _Plan(self._drain.readiness.refusal())
         last_sequence = self._last_sequence
         for session, command in batch:
             if command.sequence > last_sequence:
@@ -182,12 +182,12 @@ class StoringIntake:
                 self._plan_extend(plan, command)
             case DrainCommand(_, _, grace_s):
                 mark = DrainMark(grace_s)
-                plan.not_ready = plan.not_ready or NotReady.DRAINING
+                plan.refusal = plan.refusal or NotReady.DRAINING
                 plan.writes.append(MarkDrain(mark))
                 plan.effects.append(partial(self._drain.begin, mark))
             case UndrainCommand():
-                if plan.not_ready is NotReady.DRAINING:
-                    plan.not_ready = None
+                if plan.refusal is NotReady.DRAINING:
+                    plan.refusal = None
                 plan.writes.append(MarkDrain(None))
                 plan.effects.append(partial(self._drain.end))
             case _:
@@ -217,8 +217,8 @@ class StoringIntake:
 
     def _refusal(self, plan: _Plan, command: RunCommand) -> WorkFailed | None:
         spec = command.spec
-        if plan.not_ready is not None:
-            return infrastructure_failure(*_REFUSALS[plan.not_ready])
+        if plan.refusal is not None:
+            return infrastructure_failure(*_REFUSALS[plan.refusal])
         if not self._runner.offers(spec.capability, spec.capability_version):
             return infrastructure_failure(
                 "CAPABILITY_UNKNOWN",

@@ -44,11 +44,18 @@ class AgentReadiness:
 
     def not_ready(self) -> NotReady | None:
         """Return why no work is taken, None if it is."""
+        return self.refusal() or (NotReady.DISK_FULL if self._disk.disk_is_full else None)
+
+    def refusal(self) -> NotReady | None:
+        """Return why a command is refused that can be stored, None if it is not.
+
+        That the last write found no room says nothing of one that is stored.
+        """
         if self.is_shutting_down:
             return NotReady.SHUTTING_DOWN
         if self.drain is not None:
             return NotReady.DRAINING
-        if self._disk.disk_is_full or self._free_disk_bytes() < self._disk_bytes_min:
+        if self._free_disk_bytes() < self._disk_bytes_min:
             return NotReady.DISK_FULL
         return None
 

@@ -207,6 +207,8 @@ class FakeControlPlane(pb_grpc.NodeServiceServicer):
 
     async def Session(self, request_iterator: object, context: ServicerContext) -> None:  # type: ignore[override]
         request = await context.read()
+        if request is grpc.aio.EOF:
+            return
         assert request.WhichOneof("message") == "hello"
         self.tokens.append(_bearer(context))
         await self._refuse(context)

@@ -1,9 +1,13 @@
 """Attempts under their leases: stops, verdicts, restarts, checkpoints, artifacts, the end."""
 
 import asyncio
+import sqlite3
 from pathlib import Path
 
+import pytest
+
 from foundation.errors import FailedPreconditionError, UnavailableError
+from foundation.sqlite.errors import LocalDatabaseCorruptError
 from node_agent.core.execution.ports import (
     ArtifactRequest,
     Failed,
@@ -510,3 +514,66 @@ async def test_a_second_agent_on_the_folder_is_refused(
     except FailedPreconditionError as error:
         text = f"{error.reason}: {error}"
     assert text.startswith("STATE_FOLDER_LOCKED")
+
+
+async def test_a_full_disk_takes_no_command_and_says_so(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    """F17: nothing is acknowledged that is not stored; with room again the command is run."""
+    host = FakeHost()
+    agent = await start_agent(host)
+    session = await plane.session()
+    session.welcome()
+    database = agent.agent._database
+    assert database is not None
+    used = await database.read(lambda c: c.execute("pragma page_count").fetchone()[0])
+    await database.read(lambda c: c.execute(f"pragma max_page_count = {used}").fetchone())
+    command = run_command(1, input_json='"' + "x" * 200_000 + '"', remaining_s=3.0)
+    session.commands(command)
+    await session.until(
+        lambda: bool(session.heartbeats) and session.heartbeats[-1].not_ready_reason == "DISK_FULL"
+    )
+    assert not [one for one in session.received if one.WhichOneof("message") == "command_ack"]
+    assert host.run_count == 0
+    await database.read(lambda c: c.execute("pragma max_page_count = 1000000").fetchone())
+    assert (await session.expect("command_ack")).command_ack.sequence == 1
+    await host.running(command.run.attempt_id)
+    await session.until(lambda: session.heartbeats[-1].ready)
+
+
+async def test_a_damaged_journal_ends_the_agent_loudly(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    """A failure of the file is no network error: it is never retried in silence."""
+    agent = await start_agent()
+    session = await plane.session()
+    session.welcome()
+    await session.until(lambda: bool(session.heartbeats))
+    database = agent.agent._database
+    assert database is not None
+
+    def settle(connection: sqlite3.Connection) -> None:
+        connection.execute("pragma wal_checkpoint(truncate)")
+
+    def damage() -> None:
+        raw = database.path.read_bytes()
+        database.path.write_bytes(raw[:4096] + b"\xa5" * (len(raw) - 4096))
+
+    def forget_pages(connection: sqlite3.Connection) -> None:
+        # What the cache holds is read again, from the damaged file.
+        connection.execute("pragma shrink_memory")
+
+    await database._call(settle)
+    await asyncio.to_thread(damage)
+    await database._call(forget_pages)
+    session.commands(*(run_command(number, capability="test.echo") for number in range(1, 9)))
+    with pytest.raises(ExceptionGroup) as caught:
+        await agent.ended()
+    assert any(isinstance(one, LocalDatabaseCorruptError) for one in flat(caught.value))
+
+
+def flat(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for one in group.exceptions:
+        found += flat(one) if isinstance(one, BaseExceptionGroup) else [one]
+    return found
