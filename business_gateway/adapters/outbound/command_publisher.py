@@ -92,7 +92,7 @@ class CommandPublisher:
         submission = parse_submission(row.payload)
         try:
             await failpoint("gateway.submit.before")
-            acceptance = await self._platform.create_task(key, submission)
+            acceptance = await self._platform.submit(key, submission)
             await failpoint("gateway.submit.after")
         except TdpError as error:
             return outcome_of(error)

@@ -92,7 +92,7 @@ class ControlPlaneClient:
             await channel.close()
         self._stopped.set()
 
-    async def create_task(self, key: str, submission: Submission) -> Acceptance:
+    async def submit(self, key: str, submission: Submission) -> Acceptance:
         """See PlatformCommands."""
         request = pb.CreateTaskRequest(
             idempotency_key=key,

@@ -48,7 +48,7 @@ class PlatformCommands(Protocol):
     Raises the TdpError that the platform answered; UnavailableError when it is out of reach.
     """
 
-    async def create_task(self, key: str, submission: Submission) -> Acceptance:
+    async def submit(self, key: str, submission: Submission) -> Acceptance:
         """Hand an order over."""
         ...
 
