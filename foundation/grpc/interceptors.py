@@ -1,7 +1,6 @@
-"""Server interceptors: errors to statuses, bearer tokens to principals, validation.
+"""Server interceptors: errors to statuses, bearer tokens to principals.
 
-Order, outermost first: ErrorInterceptor, AuthenticationInterceptor, ValidationInterceptor
-(`server_interceptors` builds it).
+`server_interceptors` builds the chain: ErrorInterceptor outermost, then AuthenticationInterceptor.
 """
 
 from __future__ import annotations
@@ -12,15 +11,11 @@ from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 import grpc
-import protovalidate
 import structlog
-from google.protobuf.message import Message
 
 from foundation.clock import Clock
 from foundation.errors import (
-    FieldViolation,
     InternalError,
-    InvalidArgumentError,
     TdpError,
     UnauthenticatedError,
     UnavailableError,
@@ -149,45 +144,6 @@ class AuthenticationInterceptor(SurroundInterceptor):
             ) from error
 
 
-class ValidationInterceptor(SurroundInterceptor):
-    """Checks single requests against their buf.validate annotations before the handler.
-
-    Messages of a request stream are checked by their handler, with `validate_message`.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(self._validated)
-        self._validator = protovalidate.Validator()
-
-    @asynccontextmanager
-    async def _validated(self, call: ServedCall) -> AsyncIterator[None]:
-        if call.request is not None:
-            validate_message(call.request, self._validator)
-        yield
-
-
-def validate_message(message: Message, validator: protovalidate.Validator) -> None:
-    """Raise InvalidArgumentError with a violation for each broken annotation of the message."""
-    violations = [
-        FieldViolation(_field_path(one), one.proto.message or one.proto.rule_id, "FIELD_RULE")
-        for one in validator.collect_violations(message)
-    ]
-    if violations:
-        raise InvalidArgumentError.of_fields(violations)
-
-
-def _field_path(violation: protovalidate.Violation) -> str:
-    """Return the path of the violated field, such as `steps[2].labels["a"]`."""
-    path = violation.proto.field
-    parts: list[str] = []
-    for element in path.elements if path is not None else ():
-        parts.append(f".{element.field_name}" if parts else f"{element.field_name}")
-        if element.subscript is not None:
-            key = element.subscript.value
-            parts.append(f'["{key}"]' if isinstance(key, str) else f"[{key}]")
-    return "".join(parts)
-
-
 def server_interceptors(
     *,
     ids: IdSource,
@@ -195,14 +151,11 @@ def server_interceptors(
     authenticator: Authenticator | None,
     open_methods: Iterable[str] = (HEALTH_METHODS,),
     observers: Sequence[RpcObserver] = (),
-    validate: bool = False,
 ) -> tuple[grpc.aio.ServerInterceptor, ...]:
     """Return the interceptors in their order; without an authenticator every method is open."""
     chain: list[grpc.aio.ServerInterceptor] = [ErrorInterceptor(ids, clock, observers)]
     if authenticator is not None:
         chain.append(AuthenticationInterceptor(authenticator, open_methods))
-    if validate:
-        chain.append(ValidationInterceptor())
     return tuple(chain)
 
 

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import grpc
-from google.protobuf.message import Message
 
 # In quotes: the stubs are generic where the run-time classes are not.
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -24,11 +23,10 @@ Continuation: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler
 
 @dataclass(frozen=True, slots=True)
 class ServedCall:
-    """One call being served: full method name, context, and the request if it is a single one."""
+    """One call being served: full method name and context."""
 
     method: str
     context: Context
-    request: Message | None
 
 
 Around = Callable[[ServedCall], AbstractAsyncContextManager[None]]
@@ -71,7 +69,7 @@ async def _run_unary(
     request: object,
     context: Context,
 ) -> object:
-    async with around(_served_call(method, request, context)):
+    async with around(ServedCall(method, context)):
         answer = behaviour(request, context)
         return await answer if inspect.isawaitable(answer) else answer
 
@@ -83,7 +81,7 @@ async def _run_streaming(
     request: object,
     context: Context,
 ) -> None:
-    async with around(_served_call(method, request, context)):
+    async with around(ServedCall(method, context)):
         answers = behaviour(request, context)
         if inspect.isasyncgen(answers):
             async with aclosing(answers):
@@ -91,7 +89,3 @@ async def _run_streaming(
                     await context.write(answer)
         elif inspect.isawaitable(answers):
             await answers
-
-
-def _served_call(method: str, request: object, context: Context) -> ServedCall:
-    return ServedCall(method, context, request if isinstance(request, Message) else None)

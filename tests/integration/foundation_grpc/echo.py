@@ -178,22 +178,19 @@ async def served(
     authenticator: Authenticator | None = None,
     observers: tuple[RpcObserver, ...] = (),
     before_stop: tuple[Callable[[], Awaitable[None]], ...] = (),
-    validate: bool = False,
     retries: bool = False,
-    add_to_server: Callable[[grpc.aio.Server], None] | None = None,
 ) -> AsyncIterator[Served]:
     """Serve the echo service on a free loopback port, with a channel to it."""
     echo = Echo()
     server = GrpcServer(
         config or ServerConfig(stop_grace_s=0.2),
-        [GrpcService(SERVICE, add_to_server or echo.add_to_server)],
+        [GrpcService(SERVICE, echo.add_to_server)],
         server_interceptors(
             ids=SequentialIds(),
             clock=SystemClock(),
             authenticator=authenticator,
             open_methods=(HEALTH_METHODS, f"/{SERVICE}/collect"),
             observers=observers,
-            validate=validate,
         ),
         before_stop,
     )

@@ -13,15 +13,12 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import Message
 from google.protobuf.wrappers_pb2 import StringValue
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
-from protovalidate import Validator
 
 from foundation.clock import SystemClock
-from foundation.errors import InvalidArgumentError, UnavailableError, UnimplementedError
+from foundation.errors import UnavailableError, UnimplementedError
 from foundation.failpoints import ReplyDroppedError
 from foundation.grpc.channel import (
     ChannelConfig,
@@ -31,7 +28,7 @@ from foundation.grpc.channel import (
     owned_call,
     wait_until_ready,
 )
-from foundation.grpc.interceptors import ErrorInterceptor, validate_message
+from foundation.grpc.interceptors import ErrorInterceptor
 from foundation.grpc.server import GrpcServer, GrpcService, ServerBindError, ServerConfig, ServerTls
 from foundation.ids import SequentialIds
 from tests.integration.foundation_grpc.echo import SERVICE, Caller, served
@@ -373,57 +370,3 @@ async def test_mutual_tls(tmp_path: Path) -> None:
         async with open_channel(config_unknown) as channel:
             with pytest.raises(UnavailableError):
                 await call_unary(Caller(channel).unary(), StringValue(), timeout_s=10.0)
-
-
-def annotated() -> type[Message]:
-    """Make a message whose items need a name of one character or more."""
-    file = descriptor_pb2.FileDescriptorProto(name="rules.proto", package="r", syntax="proto3")
-    item = file.message_type.add(name="Item").field.add(name="name", number=1, type=9, label=1)
-    # Option 1159 (buf.validate.field) = { string { min_len: 1 } }, as encoded.
-    item.options.MergeFromString(bytes([0xBA, 0x48, 4, 0x72, 2, 0x10, 1]))
-    file.message_type.add(name="Order").field.add(
-        name="items", number=1, type=11, label=3, type_name=".r.Item"
-    )
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("r.Order"))
-
-
-async def test_annotations_become_field_violations() -> None:
-    """A broken buf.validate rule names the field's path; without annotations all passes."""
-    order = annotated().FromString(b"\x0a\x03\x0a\x01a\x0a\x00")
-    with pytest.raises(InvalidArgumentError) as caught:
-        validate_message(order, Validator())
-    (violation,) = caught.value.field_violations
-    assert violation.field == "items[1].name"
-    assert "at least 1" in violation.description
-    validate_message(StringValue(), Validator())
-
-
-# On the wire, an order with one item whose name is empty (field 1, of length 2: field 1, empty).
-NAMELESS = StringValue(value="\x0a\x00")
-
-
-async def test_the_validating_server_refuses_before_the_handler() -> None:
-    """A server with validation answers INVALID_ARGUMENT and never runs the handler."""
-    ran: list[object] = []
-
-    async def handler(request: object, _context: object) -> StringValue:
-        ran.append(request)
-        return StringValue()
-
-    def add_to_server(server: grpc.aio.Server) -> None:
-        method: Any = grpc.unary_unary_rpc_method_handler(
-            handler,
-            request_deserializer=annotated().FromString,
-            response_serializer=StringValue.SerializeToString,
-        )
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(SERVICE, {"unary": method}),)
-        )
-
-    async with served(validate=True, add_to_server=add_to_server) as one:
-        with pytest.raises(InvalidArgumentError) as caught:
-            await call_unary(one.caller.unary(), NAMELESS, timeout_s=10.0)
-    assert caught.value.field_violations[0].field == "items[0].name"
-    assert not ran
