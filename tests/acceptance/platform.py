@@ -30,6 +30,7 @@ from tools.dev_stack.platform_process import PlatformProcess
 NOOP_FILE: Final = Path(__file__).with_name("noop.yaml")
 ROOT: Final = Path(__file__).resolve().parents[2]
 PATIENCE_S: Final = 45.0
+SETTLING_S: Final = 20.0
 KILLED: Final = -9
 
 
@@ -97,10 +98,6 @@ class World:
             async for _change in journey.changes(client, order_id):
                 pass
         return await journey.get_order(client, order_id)
-
-    async def evidence(self, client: GatewayClient, order_id: str) -> Document:
-        """Read the ladder."""
-        return await client.get(f"/orders/{order_id}/evidence")
 
     async def dies(self, process: PlatformProcess) -> None:
         """Wait until the process has been killed."""
@@ -195,7 +192,7 @@ async def check_done_once(world: World, client: GatewayClient, order: Document) 
     artifacts = await journey.list_artifacts(client, order["order_id"])
     paths = [one["relative_path"] for one in artifacts]
     assert len(paths) == len(set(paths)), "a path has two committed artifacts"
-    ladder = await world.evidence(client, order["order_id"])
+    ladder = await journey.settled_evidence(client, order["order_id"], SETTLING_S)
     assert [rung["hop"] for rung in ladder["rungs"]] == list(range(1, 11))
     assert {rung["state"] for rung in ladder["rungs"]} == {"DURABLE"}, ladder
     return ladder

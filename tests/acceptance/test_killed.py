@@ -9,35 +9,49 @@ import asyncio
 
 import pytest
 
-from tests.acceptance.platform import World, check_done_once, disturbances, tiny_zip
+from tdp.control.v1 import task_pb2
+from tests.acceptance.platform import (
+    PATIENCE_S,
+    World,
+    attempts_of,
+    check_done_once,
+    disturbances,
+    tasks_of,
+    tiny_zip,
+)
+from tools.cli.connection import ControlPlane
 
 # For machines that do much else; alone it takes a fraction.
 pytestmark = pytest.mark.timeout(180)
+LOOK_PERIOD_S = 0.2
 
+NOTHING: frozenset[tuple[int, str]] = frozenset()
+# Process, moment, and the disturbances of which the evidence has to show one (hop, kind); none
+# where nothing has to be repeated.
 MOMENTS = [
     # The task is durable and its answer is lost: the gateway asks again and is told the same ids.
-    ("control-plane-1", "intake.commit.after"),
+    ("control-plane-1", "intake.commit.after", frozenset({(1, "retried"), (1, "replayed")})),
     # The attempt and its command are durable and nobody was woken.
-    ("control-plane-1", "dispatch.commit.after"),
+    ("control-plane-1", "dispatch.commit.after", NOTHING),
     # The result is accepted and its acknowledgement is lost: the agent sends it again.
-    ("control-plane-1", "accept.commit.after"),
-    # The command is stored and its acknowledgement is lost: it comes again.
-    ("agent-1", "agent.inbox.after"),
-    # The capability has begun.
-    ("agent-1", "agent.start.after"),
+    ("control-plane-1", "accept.commit.after", frozenset({(8, "deduplicated")})),
+    # The command is stored and its acknowledgement is lost: it comes again, or goes elsewhere.
+    ("agent-1", "agent.inbox.after", frozenset({(6, "replayed"), (5, "re-leased")})),
     # The result is stored on the node and was not sent.
-    ("agent-1", "agent.result.after"),
+    ("agent-1", "agent.result.after", NOTHING),
     # The order is durable and its answer is lost: the client asks again with its key.
-    ("gateway-1", "order.accept.after"),
+    ("gateway-1", "order.accept.after", NOTHING),
     # The platform has the task, and the gateway has not noted so.
-    ("gateway-1", "gateway.submit.after"),
+    ("gateway-1", "gateway.submit.after", NOTHING),
     # The event is projected and its acknowledgement is lost: it is delivered again.
-    ("gateway-1", "gateway.callback.commit.after"),
+    ("gateway-1", "gateway.callback.commit.after", frozenset({(10, "deduplicated")})),
 ]
 
 
-@pytest.mark.parametrize(("name", "failpoint"), MOMENTS)
-async def test_killed_at_a_moment(world: World, name: str, failpoint: str) -> None:
+@pytest.mark.parametrize(("name", "failpoint", "wanted"), MOMENTS)
+async def test_killed_at_a_moment(
+    world: World, name: str, failpoint: str, wanted: frozenset[tuple[int, str]]
+) -> None:
     """The process dies at the moment, is started again, and the order is completed once."""
     process = world.platform.process(name)
     async with world.gateway() as client:
@@ -49,4 +63,33 @@ async def test_killed_at_a_moment(world: World, name: str, failpoint: str) -> No
             await process.start()
         finished = await world.finished(client, placing.result()["order_id"])
         ladder = await check_done_once(world, client, finished)
-    print(name, failpoint, disturbances(ladder))
+    assert not wanted or wanted & disturbances(ladder), ladder
+
+
+async def test_agent_dead_for_longer_than_its_lease(world: World) -> None:
+    """The agent dies in the capability and stays away: another attempt is shown."""
+    agent = world.platform.process("agent-1")
+    async with world.gateway() as client, world.control() as control:
+        asset_id = await world.upload(client, tiny_zip())
+        await agent.restart({"TDP_FAILPOINTS": "agent.start.after=kill@1"})
+        order = await world.place(client, asset_id, "killed")
+        await world.dies(agent)
+        [task] = await tasks_of(control, f'external_ref = "{order["order_id"]}"')
+        await first_attempt_is_lost(control, task.current_execution.execution_id)
+        await agent.start()
+        finished = await world.finished(client, order["order_id"])
+        ladder = await check_done_once(world, client, finished)
+    assert (5, "re-leased") in disturbances(ladder)
+    shown = await world.tdp("evidence", order["order_id"])
+    assert shown.status == 0, shown.stderr
+    for words in ("re-leased", "Order accepted", "Order projected", "Verdict: Finished"):
+        assert words in shown.stdout
+
+
+async def first_attempt_is_lost(control: ControlPlane, execution_id: str) -> None:
+    """Wait until the control plane has given the attempt up; no event tells of it."""
+    async with asyncio.timeout(PATIENCE_S):
+        status = task_pb2.ATTEMPT_STATUS_UNSPECIFIED
+        while status != task_pb2.ATTEMPT_STATUS_LOST:
+            await asyncio.sleep(LOOK_PERIOD_S)
+            status = (await attempts_of(control, execution_id))[0].status

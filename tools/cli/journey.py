@@ -1,6 +1,7 @@
 """The steps of an order as a client takes them: upload, order, follow, fetch; with progress."""
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
@@ -27,6 +28,8 @@ _EXIT_CODES: Final[Mapping[str, ExitCode]] = {
     "NEEDS_ATTENTION": ExitCode.NEEDS_ATTENTION,
     "CANCELED": ExitCode.FAILED,
 }
+_SETTLED: Final = frozenset({"DURABLE", "NOT_APPLICABLE"})
+_LOOK_PERIOD_S: Final = 0.2
 _PERCENT: Final = 100
 Document = dict[str, Any]
 
@@ -111,6 +114,25 @@ def _move(progress: Progress, bar: TaskID, change: Document) -> None:
         completed=change.get("progress_percent", 0),
         description=f"order {status_style(change['status'])}",
     )
+
+
+async def get_evidence(client: GatewayClient, order_id: str) -> Document:
+    """Read the ladder as it stands."""
+    return await client.get(f"/orders/{order_id}/evidence")
+
+
+async def settled_evidence(client: GatewayClient, order_id: str, patience_s: float) -> Document:
+    """Read the ladder of a finished order once its last marks are durable, or after the patience.
+
+    An order is final as soon as its news is stored; that the news was delivered is noted after it.
+    """
+    ends_at_s = time.monotonic() + patience_s
+    while True:
+        ladder = await get_evidence(client, order_id)
+        states = {rung["state"] for rung in ladder["rungs"]}
+        if states <= _SETTLED or time.monotonic() > ends_at_s:
+            return ladder
+        await asyncio.sleep(_LOOK_PERIOD_S)
 
 
 async def list_artifacts(client: GatewayClient, order_id: str) -> Sequence[Document]:

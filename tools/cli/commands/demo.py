@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -21,6 +21,7 @@ from tools.cli.stack_runner import connection_of, shown_platform, while_alive
 from tools.dev_stack.platform import PlatformConfig
 
 app = typer.Typer(rich_markup_mode="rich")
+_SETTLING_S: Final = 10.0
 
 
 @app.command()
@@ -88,8 +89,14 @@ async def _story(client: GatewayClient, scratch: Path, request: _Request) -> dic
     order = await journey.follow(client, order["order_id"], _tell)
     artifacts = await journey.list_artifacts(client, order["order_id"])
     files = await journey.fetch_artifacts(client, order["order_id"], artifacts, request.folder)
-    ladder = await client.get(f"/orders/{order['order_id']}/evidence")
+    ladder = await _ladder(client, order)
     return {"order": order, "evidence": ladder, "files": [str(one) for one in files]}
+
+
+async def _ladder(client: GatewayClient, order: Document) -> Document:
+    if order["status"] != "COMPLETED":
+        return await journey.get_evidence(client, order["order_id"])
+    return await journey.settled_evidence(client, order["order_id"], _SETTLING_S)
 
 
 def _tell(change: Document) -> None:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from tools.cli import journey
 from tools.cli.connection import Connection
 from tools.cli.gateway_client import GatewayClient
 from tools.cli.ladder import render_ladder
@@ -30,5 +31,5 @@ def evidence(
 
 async def _evidence(order_id: str, *, as_json: bool) -> None:
     async with GatewayClient(*Connection.find().gateway()) as client:
-        ladder = await client.get(f"/orders/{order_id}/evidence")
+        ladder = await journey.get_evidence(client, order_id)
     show(ladder, as_json=as_json, render=lambda console: render_ladder(console, ladder))
