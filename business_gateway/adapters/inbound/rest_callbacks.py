@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import JSONResponse
+from starlette.requests import ClientDisconnect
 
 from business_gateway.adapters.inbound.rest_models import problems
 from business_gateway.core.callbacks.application import CallbackIntake
@@ -65,8 +66,8 @@ async def _body(request: Request) -> bytes:
                         f"the body has more than {BODY_BYTES_MAX} bytes: it cannot be taken"
                     )
                 parts.append(part)
-    except TimeoutError:
+    except (TimeoutError, ClientDisconnect):
         raise CallbackSlowError(
-            f"the body was not complete after {BODY_TIMEOUT_S:g} s: deliver it again"
+            f"the body was not complete within {BODY_TIMEOUT_S:g} s: deliver it again"
         ) from None
     return b"".join(parts)

@@ -71,55 +71,53 @@ class CommandPublisher:
         return {one.order_id: one for one in await self._orders.facts(sorted(needed))}
 
     async def _handed_over(self, row: OutboxRow, facts: CommandFacts) -> Outcome:
+        try:
+            return await self._sent(row, facts)
+        except TdpError as error:
+            return outcome_of(error)
+        except Exception as error:  # noqa: BLE001 - told by the outcome and the log
+            # Of this row alone: the others of the batch keep their own outcomes.
+            _log.exception("command_failed_unexpectedly", outbox_id=row.outbox_id)
+            return Retry(f"{type(error).__name__}: {error}")
+
+    async def _sent(self, row: OutboxRow, facts: CommandFacts) -> Outcome:
         kind = _kind(row)
         key = platform_key(kind, _order_id(row), str(row.outbox_id))
-        try:
-            match kind:
-                case CommandKind.SUBMIT:
-                    return await self._submit(key, row, facts)
-                case CommandKind.CANCEL:
-                    return await self._cancel(key, row, facts)
-                case CommandKind.RERUN:
-                    return await self._rerun(key, row, facts)
-                case _:
-                    assert_never(kind)
-        except (KeyError, ValueError) as error:
-            return Dead(f"the payload of {kind} cannot be read: {error!r}")
+        match kind:
+            case CommandKind.SUBMIT:
+                return await self._submit(key, row, facts)
+            case CommandKind.CANCEL:
+                return await self._cancel(key, row, facts)
+            case CommandKind.RERUN:
+                return await self._rerun(key, row, facts)
+            case _:
+                assert_never(kind)
 
     async def _submit(self, key: str, row: OutboxRow, facts: CommandFacts) -> Outcome:
         if facts.order_status == OrderStatus.CANCELED:
             return Dead("the order was cancelled after its SUBMIT was refused: nothing to submit")
         submission = parse_submission(row.payload)
-        try:
-            await failpoint("gateway.submit.before")
-            acceptance = await self._platform.submit(key, submission)
-            await failpoint("gateway.submit.after")
-        except TdpError as error:
-            return outcome_of(error)
+        await failpoint("gateway.submit.before")
+        acceptance = await self._platform.submit(key, submission)
+        await failpoint("gateway.submit.after")
         return await self._accepted(row, acceptance)
 
     async def _rerun(self, key: str, row: OutboxRow, facts: CommandFacts) -> Outcome:
         if facts.task_id is None:
             return Dead("the order never reached the platform: there is nothing to run again")
         command = parse_run_command(CommandKind.RERUN, row.payload)
-        try:
-            await failpoint("gateway.rerun.before")
-            acceptance = await self._platform.rerun(key, facts.task_id, command)
-            await failpoint("gateway.rerun.after")
-        except TdpError as error:
-            return outcome_of(error)
+        await failpoint("gateway.rerun.before")
+        acceptance = await self._platform.rerun(key, facts.task_id, command)
+        await failpoint("gateway.rerun.after")
         return await self._accepted(row, acceptance)
 
     async def _cancel(self, key: str, row: OutboxRow, facts: CommandFacts) -> Outcome:
         if facts.task_id is None:
             return await self._cancelled_here(row, facts)
         command = parse_run_command(CommandKind.CANCEL, row.payload)
-        try:
-            await failpoint("gateway.cancel.before")
-            await self._platform.cancel(key, facts.task_id, command)
-            await failpoint("gateway.cancel.after")
-        except TdpError as error:
-            return outcome_of(error)
+        await failpoint("gateway.cancel.before")
+        await self._platform.cancel(key, facts.task_id, command)
+        await failpoint("gateway.cancel.after")
         return Delivered()
 
     async def _cancelled_here(self, row: OutboxRow, facts: CommandFacts) -> Outcome:

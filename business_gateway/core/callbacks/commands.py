@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from business_gateway.core.callbacks.domain import Acceptance
+from business_gateway.core.errors import GatewayError
 from business_gateway.core.orders.domain import CommandKind, RerunMode
-from foundation.errors import ErrorCode, TdpError
+from foundation.errors import ErrorCode, InvalidArgumentError, TdpError
 from foundation.outbox.model import Dead, DestinationUnreachable, Outcome, Retry
 
 FINAL_REFUSALS: Final = frozenset(
@@ -19,6 +20,12 @@ FINAL_REFUSALS: Final = frozenset(
         ErrorCode.PERMISSION_DENIED,
     }
 )
+
+
+class CommandPayloadError(GatewayError, InvalidArgumentError):
+    """A command's payload is not what its kind carries: a defect of ours, or of another version."""
+
+    reason = "COMMAND_PAYLOAD_UNREADABLE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +91,29 @@ class CommandOrders(Protocol):
 
 
 def parse_submission(payload: str) -> Submission:
-    """Read the payload of SUBMIT; ValueError or KeyError for another's."""
-    fields = json.loads(payload)
-    return Submission(
-        order_id=fields["order_id"],
-        name=fields["name"],
-        workflow_name=fields["workflow_name"],
-        workflow_version=fields["workflow_version"],
-        input_json=json.dumps(fields["input"], ensure_ascii=False, separators=(",", ":")),
-    )
+    """Read the payload of SUBMIT; CommandPayloadError for another's."""
+    try:
+        fields = json.loads(payload)
+        return Submission(
+            order_id=str(fields["order_id"]),
+            name=str(fields["name"]),
+            workflow_name=str(fields["workflow_name"]),
+            workflow_version=str(fields["workflow_version"]),
+            input_json=json.dumps(fields["input"], ensure_ascii=False, separators=(",", ":")),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(CommandKind.SUBMIT, error) from error
 
 
 def parse_run_command(kind: CommandKind, payload: str) -> RunCommand:
-    """Read the payload of CANCEL or RERUN; ValueError or KeyError for another's."""
-    fields = json.loads(payload)
-    mode = RerunMode(fields["mode"]) if kind is CommandKind.RERUN else RerunMode.FROM_SCRATCH
-    return RunCommand(fields["order_id"], int(fields["run"]), fields["reason"], mode)
+    """Read the payload of CANCEL or RERUN; CommandPayloadError for another's."""
+    try:
+        fields = json.loads(payload)
+        mode = RerunMode(fields["mode"]) if kind is CommandKind.RERUN else RerunMode.FROM_SCRATCH
+        run, reason = int(fields["run"]), str(fields["reason"])
+        return RunCommand(str(fields["order_id"]), run, reason, mode)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(kind, error) from error
 
 
 def outcome_of(error: TdpError) -> Outcome:
@@ -110,3 +124,7 @@ def outcome_of(error: TdpError) -> Outcome:
     if error.code is ErrorCode.UNAVAILABLE:
         return DestinationUnreachable(text)
     return Retry(text, retry_after_s=error.retry_delay_s)
+
+
+def _unreadable(kind: CommandKind, error: Exception) -> CommandPayloadError:
+    return CommandPayloadError(f"the payload of {kind} cannot be read: {error!r}")

@@ -115,7 +115,7 @@ class Compensation:
     async def _ask_all(self, orders: Sequence[StaleOrder], *, of_newer_runs: bool) -> None:
         slots = asyncio.Semaphore(self._config.queries_at_once_max)
 
-        async def ask(order: StaleOrder) -> TdpError | None:
+        async def ask(order: StaleOrder) -> Exception | None:
             async with slots:
                 return await self._ask(order, of_newer_runs=of_newer_runs)
 
@@ -125,7 +125,7 @@ class Compensation:
             # The orders were taken and are due again only later; the loop backs off meanwhile.
             raise unavailable
 
-    async def _ask(self, order: StaleOrder, *, of_newer_runs: bool) -> TdpError | None:
+    async def _ask(self, order: StaleOrder, *, of_newer_runs: bool) -> Exception | None:
         """Ask about one order; a failure is returned, so that it keeps from no other one."""
         self.counts["orders"] += 1
         try:
@@ -139,6 +139,10 @@ class Compensation:
             _log.warning(
                 "compensation_failed", order_id=order.order_id, reason=error.reason, why=str(error)
             )
+            return error
+        except Exception as error:  # noqa: BLE001 - returned; the other orders are asked about
+            self.counts["failed"] += 1
+            _log.error("compensation_failed", order_id=order.order_id, exc_info=error)
             return error
         return None
 
@@ -171,9 +175,11 @@ class Compensation:
             events = [
                 parse_envelope(one.encode(), self._config.application_id) for one in page.envelopes
             ]
-            await asyncio.gather(
-                *(self._inbox.add(Arrival(one, EventSource.QUERY)) for one in events)
+            added = await asyncio.gather(
+                *(self._inbox.add(Arrival(one, EventSource.QUERY)) for one in events),
+                return_exceptions=True,
             )
+            _raise_first(added)
             self.counts["events"] += len(events)
             _log.info(
                 "events_fetched",
@@ -185,3 +191,9 @@ class Compensation:
             after = events[-1].sequence
             if after >= page.last_sequence:
                 return
+
+
+def _raise_first(results: Sequence[object]) -> None:
+    for one in results:
+        if isinstance(one, BaseException):
+            raise one

@@ -39,7 +39,8 @@ with refused as (
         order_id,
         kind,
         last_error,
-        coalesce((payload::json ->> 'run')::integer, 0) as run
+        -- Not by a cast to json: a payload that cannot be read is refused here as well.
+        coalesce(substring(payload from '"run": ?([0-9]{1,9})')::integer, 0) as run
     from command_outbox
     where outbox_id = any($1::uuid[])
     order by order_id, position desc

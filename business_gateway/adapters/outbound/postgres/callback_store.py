@@ -8,6 +8,7 @@ from typing import Final
 from business_gateway.adapters.outbound.postgres.projection_rows import Change, Line, StoredEvent
 from business_gateway.core.callbacks.domain import (
     Effect,
+    EventSource,
     OrderProjection,
     accept,
     project,
@@ -67,11 +68,11 @@ class QueuedInbox:
     async def _add(self, news: Sequence[News]) -> Sequence[Outcome | None]:
         outcomes = await self._store.add(news)
         # Here and not by who waits for the outcome: that one may have gone away meanwhile.
-        for one in outcomes:
-            if one is not None and one.changed:
-                self._orders.announce(one.order_id)
-            if one is not None and one.has_gap:
-                self._gaps.gap_seen(one.order_id)
+        for one, outcome in zip(news, outcomes, strict=True):
+            if outcome is not None and outcome.changed:
+                self._orders.announce(outcome.order_id)
+            if outcome is not None and outcome.has_gap and _is_callback(one):
+                self._gaps.gap_seen(outcome.order_id)
         return outcomes
 
 
@@ -138,6 +139,11 @@ class _Batch:
         """Let later news of the batch find the order by its execution, as after a commit."""
         if line.after.execution_id == execution_id:
             self.owners[execution_id] = line.order_id
+
+
+def _is_callback(news: News) -> bool:
+    """Whether a gap behind it is news: what a query left open, the next query will not close."""
+    return isinstance(news, Arrival) and news.source is EventSource.CALLBACK
 
 
 async def _opened(connection: Connection, news: Sequence[News]) -> _Batch:

@@ -301,6 +301,7 @@ async def test_what_cannot_be_read_or_never_was_submitted_is_given_up(sync: Sync
     """A broken payload and a RERUN without a task are DEAD with the reason."""
     order_id = await sync.desk.new_order()
     broken_id = await sync.desk.add_command(order_id, "SUBMIT", nothing=True)
+    await sync.desk.database.fetch("update command_outbox set payload = 'no json'")
     await sync.pump.run_once()
     rerun_id = await sync.desk.add_command(order_id, "RERUN", run=1, mode="FROM_SCRATCH", reason="")
     await sync.pump.run_once()
