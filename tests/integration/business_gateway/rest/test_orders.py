@@ -7,7 +7,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.integration.business_gateway.gateway import Client, Running
+from business_gateway import limits
+from tests.fixtures.databases import FreshDatabase
+from tests.integration.business_gateway.gateway import Client, Running, serving
+from tools.dev_stack import ObjectStoreAccess
 
 ORDERS = "/api/v1/orders"
 NO_ID = "0190a000-0000-7000-8000-000000000001"
@@ -398,17 +401,24 @@ async def _events(answer: aiohttp.ClientResponse, count: int) -> list[dict[str, 
     return found
 
 
-async def test_a_stream_shows_every_version_as_it_comes(running: Running) -> None:
+async def test_a_stream_shows_every_version_as_it_comes(
+    postgres_database: FreshDatabase,
+    object_store: ObjectStoreAccess,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It begins with the present state, then tells of each change, woken and not polled."""
-    order = await running.client.order("k1")
-    path = f"{ORDERS}/{order['order_id']}"
-    async with running.client.session.get(f"{path}/events") as answer:
-        assert answer.headers["Content-Type"].startswith("text/event-stream")
-        [first] = await _events(answer, 1)
-        assert (first["status"], first["version"], first["kind"]) == ("SUBMITTING", 1, "CREATED")
-        await running.client.call("POST", f"{path}/cancel", key="c1")
-        [second] = await _events(answer, 1)
-        assert (second["status"], second["version"]) == ("CANCELED", 2)
+    monkeypatch.setattr(limits, "STREAM_RECHECK_S", 3_600.0)
+    async with serving(postgres_database, object_store) as running:
+        order = await running.client.order("k1")
+        path = f"{ORDERS}/{order['order_id']}"
+        async with running.client.session.get(f"{path}/events") as answer:
+            assert answer.headers["Content-Type"].startswith("text/event-stream")
+            [first] = await _events(answer, 1)
+            assert (first["status"], first["version"]) == ("SUBMITTING", 1)
+            assert first["kind"] == "CREATED"
+            await running.client.call("POST", f"{path}/cancel", key="c1")
+            [second] = await _events(answer, 1)
+            assert (second["status"], second["version"]) == ("CANCELED", 2)
 
 
 async def test_a_stream_resumes_after_the_last_event(running: Running) -> None:
