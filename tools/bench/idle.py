@@ -19,9 +19,11 @@ from tools.bench.facts import Facts
 # As written by the embedded server's log_line_prefix: time, process id, application, database.
 _LINE: Final = re.compile(
     r"^(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) UTC \[\d+\] (?P<application>\S+) \S+ "
-    r"LOG:  (?:statement|execute [^:]*): (?P<text>.*)$",
+    r"LOG:  (?:statement|execute [^:]*): (?P<text>.*(?:\n\t.*)*)$",
     re.MULTILINE,
 )
+# One pump serves three tables with the same statements: their names alone say too little.
+_PUMPED: Final = re.compile(r"\b(outbox_events|callback_deliveries|artifact_commits)\b")
 _NAME: Final = re.compile(r"/\* (\w+) \*/")
 _TEXT_CHARS_MAX: Final = 40
 _OURS: Final = "tdp-bench"
@@ -105,8 +107,10 @@ def _shortest_s(moments: list[datetime]) -> float | None:
 
 
 def _name(text: str) -> str:
-    named = _NAME.search(text)
-    return named[1] if named else text[:_TEXT_CHARS_MAX].strip().lower()
+    named, pumped = _NAME.match(text), _PUMPED.search(text)
+    if named is None:
+        return text.partition("\n")[0][:_TEXT_CHARS_MAX].strip().lower()
+    return f"{named[1]} of {pumped[1]}" if pumped else named[1]
 
 
 def _moment(text: str) -> datetime:
