@@ -1,23 +1,21 @@
-"""A control-plane replica: sessions, tick, sweep, dispatch and inbox over the pure lease rules."""
+"""A control-plane replica over the pure lease rules: its streams, Hello and the tick."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from control_plane.core.executions.domain import AttemptId
 from control_plane.core.nodes import leases
 from control_plane.core.nodes.leases import (
     DatabaseSeconds,
     Generation,
-    LeaseFacts,
     LeaseGuard,
-    LeaseVersion,
     ListedLease,
     NodeId,
     RenewalOutcome,
     ReplicaId,
 )
 from tests.simulation.leases.database import ATTEMPTS_TABLE, GUARD, Key, Reply, Transaction
+from tests.simulation.leases.dispatch import Dispatch
 from tests.simulation.leases.kernel import Process
 from tests.simulation.leases.messages import (
     Ack,
@@ -27,57 +25,17 @@ from tests.simulation.leases.messages import (
     Hello,
     NodeTableRow,
     Result,
-    ResultAck,
-    Run,
-    StepRow,
     Up,
     Welcome,
 )
 from tests.simulation.leases.mutants import Mutant
 from tests.simulation.leases.network import Stream
+from tests.simulation.leases.reports import store_ack, store_result
+from tests.simulation.leases.sessions import Session, TickAnswer, facts_of, lose
+from tests.simulation.leases.sweep import Sweep
 
 if TYPE_CHECKING:
     from tests.simulation.leases.world import World
-
-SLOTS_PER_NODE = 2
-
-
-@dataclass(slots=True, eq=False)
-class Session:
-    """What one replica remembers of one stream."""
-
-    stream: Stream
-    node_id: str
-    generation: int
-    last_heard_s: float
-    missing: tuple[ListedLease, ...]
-    last_number: int = 0
-    is_confirmed: bool = False
-    pending: Heartbeat | None = None
-    is_sending: bool = False
-    is_send_wanted: bool = False
-    sent_at_s: dict[int, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class TickAnswer:
-    """What a tick has to say to one session; None closes it."""
-
-    session: Session
-    reply: HeartbeatReply | None
-
-
-def facts_of(row: AttemptRow, node: NodeTableRow) -> LeaseFacts:
-    """Return the lease facts of a row."""
-    return LeaseFacts(
-        row.attempt_id,
-        NodeId(row.node_id),
-        row.lease_version,
-        row.lease_expires_at_s,
-        is_terminal=row.is_terminal,
-        is_accepted=row.sequence <= node.acked_sequence,
-        stop_requested=False,
-    )
 
 
 class Replica(Process):
@@ -90,7 +48,7 @@ class Replica(Process):
         self.sessions: dict[str, Session] = {}
         self._tick_running = False
         self._tick_wanted = False
-        self._sweeping = False
+        self._sweep, self.dispatch = Sweep(self), Dispatch(self)
         self.sessions_blocked_until_s = 0.0
 
     @property
@@ -100,11 +58,12 @@ class Replica(Process):
     def start(self) -> None:
         self.is_alive = True
         self.sessions = {}
-        self._tick_running = self._tick_wanted = self._sweeping = False
+        self._tick_running = self._tick_wanted = False
+        self._sweep, self.dispatch = Sweep(self), Dispatch(self)
         self.every(self.world.figures.stamp_interval_s, self._want_tick)
-        self.every(0.5, self._sweep)
-        self.every(0.25, self._dispatch)
-        self.every(0.5, self._send_all)
+        self.every(0.5, self._sweep.run)
+        self.every(0.25, self.dispatch.run)
+        self.every(0.5, self.dispatch.send_all)
         self._want_tick()
 
     # --- Streams. ---
@@ -120,9 +79,9 @@ class Replica(Process):
             case Heartbeat():
                 self._heartbeat(session, message)
             case Ack():
-                self._ack(session, message)
+                store_ack(self, session, message)
             case Result():
-                self._result(stream, message)
+                store_result(self, stream, message)
 
     def _session_of(self, stream: Stream) -> Session | None:
         session = self.sessions.get(stream.node.node_id)
@@ -147,11 +106,11 @@ class Replica(Process):
 
         blocked_s = self.sessions_blocked_until_s - self.kernel.now_s
         if blocked_s > 0:
-            self.after(blocked_s, lambda: self._judge(judged))
+            self.after(blocked_s, lambda: self.judge(judged))
         else:
-            self._judge(judged)
+            self.judge(judged)
 
-    def _judge(self, reply: Reply) -> None:
+    def judge(self, reply: Reply) -> None:
         """Run the one statement that sweep and Hello begin with."""
         world = self.world
 
@@ -186,7 +145,7 @@ class Replica(Process):
                 transaction.put("attempts", attempt_id, replace(row, lease_expires_at_s=until_s))
             if world.mutant is Mutant.MISSING_ARE_LOST_AT_HELLO:
                 for lease in plan.missing:
-                    self._lose(transaction, lease.attempt_id, "MISSING")
+                    lose(transaction, lease.attempt_id, "MISSING")
             opened = replace(
                 node,
                 generation=node.generation + 1,
@@ -214,7 +173,7 @@ class Replica(Process):
         session = Session(stream, node_id, generation, now_s, plan.missing)
         self.sessions[node_id] = session
         stream.send_down(Welcome(generation, plan.verdicts))
-        self._send(session)
+        self.dispatch.send(session)
 
     def _confirm(self, session: Session) -> None:
         """Mark what Hello omitted as LOST, now that the node has proved to have got Welcome."""
@@ -233,7 +192,7 @@ class Replica(Process):
                     session=Generation(session.generation),
                     node=Generation(node.generation),
                 ):
-                    self._lose(transaction, lease.attempt_id, "MISSING")
+                    lose(transaction, lease.attempt_id, "MISSING")
             return True
 
         keys: list[Key] = [ATTEMPTS_TABLE, ("nodes", session.node_id)]
@@ -387,218 +346,3 @@ class Replica(Process):
             self._end(session)
         elif self.sessions.get(session.node_id) is session:
             session.stream.send_down(answer.reply)
-
-    # --- Expiry. ---
-
-    def _sweep(self) -> None:
-        if self._sweeping:
-            return
-        self._sweeping = True
-
-        def done(_: object) -> None:
-            self._sweeping = False
-
-        def judged(result: tuple[LeaseGuard, DatabaseSeconds] | None) -> None:
-            if result is None:
-                self._sweeping = False
-                return
-            guard, as_of_s = result
-            if self.world.mutant is Mutant.SWEEP_USES_A_LATER_NOW:
-                as_of_s = self.world.database.now_s()
-            chosen = self.world.expiry_candidates(guard, as_of_s)
-            if not chosen:
-                self._sweeping = False
-                return
-
-            def body(transaction: Transaction) -> bool:
-                return self._expire(transaction, guard, as_of_s, chosen)
-
-            self.world.database.submit(self, [ATTEMPTS_TABLE], body, done)
-
-        self._judge(judged)
-
-    def _expire(
-        self,
-        transaction: Transaction,
-        guard: LeaseGuard,
-        as_of_s: DatabaseSeconds,
-        chosen: list[AttemptId],
-    ) -> bool:
-        world = self.world
-        if world.mutant is Mutant.SWEEP_USES_A_LATER_NOW:
-            as_of_s = world.database.now_s()
-        for row in world.attempt_rows(transaction):
-            node: NodeTableRow = transaction.get("nodes", row.node_id)
-            key: Key = ("attempts", row.attempt_id)
-            now_s = world.database.now_s()
-            if world.mutant is Mutant.SWEEP_IGNORES_THE_CLOCK_AT_THE_ROW:
-                now_s = as_of_s
-            expires = leases.may_expire(facts_of(row, node), guard, as_of_s, now_s)
-            if world.mutant is Mutant.SWEEP_DOES_NOT_REPEAT_ITS_PREDICATE:
-                expires = row.attempt_id in chosen and not row.is_terminal
-            bounded_s = leases.bounded_expiry_s(
-                row.lease_expires_at_s, world.database.now_s(), world.figures
-            )
-            if expires and transaction.lock(key):
-                self._lose(transaction, row.attempt_id, "EXPIRED")
-            elif (
-                not row.is_terminal
-                and bounded_s != row.lease_expires_at_s
-                and world.mutant is not Mutant.CLOCK_GOING_BACK_IS_NOT_SEEN
-                and transaction.lock(key)
-            ):
-                transaction.put(*key, replace(row, lease_expires_at_s=bounded_s))
-        return True
-
-    def _lose(self, transaction: Transaction, attempt_id: AttemptId, reason: str) -> None:
-        row: AttemptRow = transaction.get("attempts", attempt_id)
-        transaction.put("attempts", attempt_id, replace(row, status="LOST", reason=reason))
-        step: StepRow = transaction.get("steps", row.step_id)
-        transaction.put("steps", row.step_id, replace(step, status="READY"))
-
-    # --- Dispatch. ---
-
-    def _dispatch(self) -> None:
-        for step_id in self.world.ready_steps()[:3]:
-            keys: list[Key] = [ATTEMPTS_TABLE, ("steps", step_id), ("dispatch", "")]
-            self.world.database.submit(self, keys, partial(self._give, step_id), self._wake)
-
-    def _give(self, step_id: str, transaction: Transaction) -> str | None:
-        world = self.world
-        step: StepRow = transaction.get("steps", step_id)
-        node = self._choose(transaction)
-        if step.status != "READY" or node is None or not transaction.lock(("nodes", node.node_id)):
-            return None
-        raised = 0 if world.mutant is Mutant.LEASE_VERSION_STAYS and step.lease_version else 1
-        version = LeaseVersion(step.lease_version + raised)
-        attempt_id = AttemptId(world.new_id(f"{step_id}/attempt"))
-        sequence = node.last_sequence + 1
-        until_s = leases.renewed_until_s(world.database.now_s(), world.figures)
-        row = AttemptRow(
-            attempt_id, step_id, node.node_id, sequence, version, until_s, "DISPATCHED"
-        )
-        transaction.put("attempts", attempt_id, row)
-        transaction.put("steps", step_id, replace(step, status="RUNNING", lease_version=version))
-        transaction.put("nodes", node.node_id, replace(node, last_sequence=sequence))
-        return node.node_id
-
-    def _choose(self, transaction: Transaction) -> NodeTableRow | None:
-        world = self.world
-        now_s = world.database.now_s()
-        seen = world.replicas_seen(transaction)
-        live = []
-        for node_id in world.nodes:
-            node: NodeTableRow = transaction.get("nodes", node_id)
-            row = leases.NodeRow(node.replica_id, node.seen_at_s, node.is_silent)
-            held = sum(
-                1
-                for attempt in world.attempt_rows(transaction)
-                if attempt.node_id == node_id and not attempt.is_terminal
-            )
-            if held < SLOTS_PER_NODE and leases.node_is_live(row, seen, now_s, world.figures):
-                live.append(node)
-        return world.random.choice(live) if live else None
-
-    def _wake(self, node_id: str | None) -> None:
-        if node_id is None or self.world.random.random() < 0.1:
-            return
-        for replica in self.world.replicas:
-            wake = partial(replica.deliver, replica.life, partial(replica.send_to, node_id))
-            self.kernel.after(0.003, wake)
-
-    def send_to(self, node_id: str) -> None:
-        session = self.sessions.get(node_id)
-        if session is not None:
-            self._send(session)
-
-    def _send_all(self) -> None:
-        for session in list(self.sessions.values()):
-            self._send(session)
-
-    def _send(self, session: Session) -> None:
-        """Mark what is unacked as SENT, and write it to the stream once that is committed."""
-        session.is_send_wanted = session.is_sending
-        if session.is_sending:
-            return
-        session.is_sending = True
-        number = session.last_number
-        world = self.world
-
-        def body(transaction: Transaction) -> list[Run]:
-            node: NodeTableRow = transaction.get("nodes", session.node_id)
-            if node.generation != session.generation:
-                return []
-            rows = [
-                row
-                for row in world.attempt_rows(transaction)
-                if row.node_id == session.node_id
-                and row.sequence > node.acked_sequence
-                and not row.is_terminal
-            ]
-            now_s = world.database.now_s()
-            return [
-                Run(
-                    row.sequence,
-                    row.attempt_id,
-                    row.lease_version,
-                    row.step_id,
-                    leases.run_remaining_s(row.lease_expires_at_s, now_s, world.figures),
-                    number,
-                )
-                for row in sorted(rows, key=lambda row: row.sequence)
-            ]
-
-        def write(runs: list[Run] | None) -> None:
-            session.is_sending = False
-            if session.is_send_wanted:
-                self._send(session)
-            now_s = self.kernel.now_s
-            for run in runs or ():
-                if now_s - session.sent_at_s.get(run.sequence, -9.0) < 1.0:
-                    continue
-                session.sent_at_s[run.sequence] = now_s
-                if world.mutant is Mutant.HEARTBEAT_NUMBER_READ_LAST:
-                    run = replace(run, last_heartbeat_number=session.last_number)  # noqa: PLW2901
-                session.stream.send_down(run)
-
-        world.database.submit(self, [ATTEMPTS_TABLE], body, write)
-
-    # --- What nodes report. ---
-
-    def _ack(self, session: Session | None, ack: Ack) -> None:
-        if session is None or ack.generation != session.generation:
-            return
-
-        def body(transaction: Transaction) -> bool:
-            node: NodeTableRow = transaction.get("nodes", session.node_id)
-            if node.generation == session.generation:
-                acked = max(node.acked_sequence, ack.watermark)
-                transaction.put("nodes", session.node_id, replace(node, acked_sequence=acked))
-            return True
-
-        self.world.database.submit(self, [("nodes", session.node_id)], body, lambda _: None)
-
-    def _result(self, stream: Stream, result: Result) -> None:
-        def body(transaction: Transaction) -> bool:
-            row: AttemptRow = transaction.get("attempts", result.attempt_id)
-            matches = (
-                not row.is_terminal
-                and row.lease_version == result.lease_version
-                and row.node_id == stream.node.node_id
-            )
-            if self.world.mutant is Mutant.LATE_RESULTS_ARE_ACCEPTED:
-                matches = row.status != "SUCCEEDED"
-            if matches:
-                done = replace(row, status="SUCCEEDED")
-                transaction.put("attempts", row.attempt_id, done)
-                step: StepRow = transaction.get("steps", row.step_id)
-                succeeded = replace(step, status="DONE", succeeded_attempt=row.attempt_id)
-                transaction.put("steps", row.step_id, succeeded)
-            return True
-
-        def acked(stored: bool | None) -> None:  # noqa: FBT001 - the reply of a transaction
-            if stored:
-                stream.send_down(ResultAck(result.attempt_id))
-
-        keys: list[Key] = [ATTEMPTS_TABLE, ("attempts", result.attempt_id)]
-        self.world.database.submit(self, keys, body, acked)
