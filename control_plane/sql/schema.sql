@@ -1,6 +1,14 @@
 -- The schema that the migrations of control_plane come to, written by `make schema`.
 -- For reading: comments and reasons are in the migrations, and nothing ever runs this file.
 
+CREATE FUNCTION public.judged_hold_until(stamped_at timestamp with time zone, hold_until timestamp with time zone, judged_at timestamp with time zone, lease_ttl interval) RETURNS timestamp with time zone
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN CASE WHEN (((judged_at - stamped_at) > (lease_ttl / (2)::double precision)) OR ((stamped_at - judged_at) > (lease_ttl / (12)::double precision))) THEN (judged_at + lease_ttl) ELSE LEAST(hold_until, (judged_at + lease_ttl)) END;
+
+CREATE FUNCTION public.node_news_age_s(runtime text, last_seen_at timestamp with time zone, stamped_at timestamp with time zone, judged_at timestamp with time zone, scheduling_ttl_s double precision, lease_ttl_s double precision) RETURNS double precision
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN (last_seen_at IS NULL) THEN NULL::double precision WHEN ((runtime <> 'SILENT'::text) AND (((EXTRACT(epoch FROM (judged_at - stamped_at)))::double precision >= ((- scheduling_ttl_s) / (12)::double precision)) AND ((EXTRACT(epoch FROM (judged_at - stamped_at)))::double precision <= scheduling_ttl_s)) AND (((EXTRACT(epoch FROM (judged_at - last_seen_at)))::double precision >= ((- lease_ttl_s) / (12)::double precision)) AND ((EXTRACT(epoch FROM (judged_at - last_seen_at)))::double precision <= lease_ttl_s))) THEN (0.0)::double precision ELSE GREATEST((EXTRACT(epoch FROM (judged_at - stamped_at)))::double precision, (EXTRACT(epoch FROM (judged_at - last_seen_at)))::double precision, (scheduling_ttl_s + (1)::double precision)) END;
+
 CREATE FUNCTION public.sentences_of(reasons text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN (SELECT string_agg(one.value, ' '::text) AS string_agg FROM json_array_elements_text((sentences_of.reasons)::json) one(value));
@@ -344,6 +352,12 @@ CREATE TABLE public.nodes (
     CONSTRAINT nodes_running_count_check CHECK ((running_count >= 0)),
     CONSTRAINT nodes_runtime_check CHECK ((runtime = ANY (ARRAY['READY'::text, 'NOT_READY'::text, 'SILENT'::text])))
 );
+
+CREATE VIEW public.offered_capabilities AS
+ SELECT node_id,
+    (json_agg(json_build_array(capability, version, refusal) ORDER BY capability, version))::text AS capabilities
+   FROM public.node_capabilities
+  GROUP BY node_id;
 
 CREATE TABLE public.outbox_events (
     outbox_id uuid NOT NULL,

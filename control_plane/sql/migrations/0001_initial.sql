@@ -497,6 +497,48 @@ create table lease_guard (
 );
 insert into lease_guard default values;
 
+-- Until when no lease may end, judged anew: the rule of judge_guard in core/nodes/leases/guard.py.
+create function judged_hold_until(
+    stamped_at timestamptz, hold_until timestamptz, judged_at timestamptz, lease_ttl interval
+) returns timestamptz
+    language sql stable parallel safe
+    return case
+        when judged_at - stamped_at > lease_ttl / 2 or stamped_at - judged_at > lease_ttl / 12
+            then judged_at + lease_ttl
+        else least(hold_until, judged_at + lease_ttl)
+    end;
+
+-- How old the news of a node is in seconds, as scheduling counts it; null where there never was any.
+-- A live node's is 0: its replica, which is fresh, would have written SILENT. The rules are those of
+-- node_is_live in core/nodes/leases/liveness.py; both times to live are in seconds.
+create function node_news_age_s(
+    runtime text, last_seen_at timestamptz, stamped_at timestamptz, judged_at timestamptz,
+    scheduling_ttl_s float8, lease_ttl_s float8
+) returns float8
+    language sql immutable parallel safe
+    return case
+        when last_seen_at is null then null
+        when runtime <> 'SILENT'
+            and extract(epoch from judged_at - stamped_at)
+                between -scheduling_ttl_s / 12 and scheduling_ttl_s
+            and extract(epoch from judged_at - last_seen_at) between -lease_ttl_s / 12 and lease_ttl_s
+            then 0.0
+        else greatest(
+            extract(epoch from judged_at - stamped_at),
+            extract(epoch from judged_at - last_seen_at),
+            scheduling_ttl_s + 1
+        )
+    end;
+
+-- What each node offers, as JSON: [capability, version, why it is not scheduled for it].
+create view offered_capabilities as
+select
+    node_id,
+    json_agg(json_build_array(capability, version, refusal) order by capability, version)::text
+        as capabilities
+from node_capabilities
+group by node_id;
+
 ---------------------------------------------------------------------------------------------
 -- Grants and artifacts
 ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
--- The rules are those of core/nodes/leases.py; its docstrings give each predicate.
+-- The rules are those of core/nodes/leases; the docstrings there give each predicate.
 
 -- name: judge_guard
 -- purpose: judges the lease guard before a sweep or a Hello judges a lease
@@ -11,12 +11,9 @@ guard as materialized (
     select
         lease_guard.hold_until as held_before,
         moment.now,
-        case
-            when moment.now - lease_guard.stamped_at > $1::interval / 2
-                or lease_guard.stamped_at - moment.now > $1::interval / 12
-                then moment.now + $1::interval
-            else least(lease_guard.hold_until, moment.now + $1::interval)
-        end as hold_until
+        judged_hold_until(
+            lease_guard.stamped_at, lease_guard.hold_until, moment.now, $1::interval
+        ) as hold_until
     from lease_guard, moment
 ),
 free as materialized (
@@ -88,12 +85,9 @@ guard as materialized (
         lease_guard.stamped_at,
         lease_guard.hold_until as held_before,
         moment.now,
-        case
-            when moment.now - lease_guard.stamped_at > $1::interval / 2
-                or lease_guard.stamped_at - moment.now > $1::interval / 12
-                then moment.now + $1::interval
-            else least(lease_guard.hold_until, moment.now + $1::interval)
-        end as hold_until
+        judged_hold_until(
+            lease_guard.stamped_at, lease_guard.hold_until, moment.now, $1::interval
+        ) as hold_until
     from lease_guard, moment
 ),
 session as materialized (

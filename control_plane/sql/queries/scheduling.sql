@@ -67,8 +67,7 @@ left join claimed on true;
 
 -- name: read_nodes
 -- purpose: reads all nodes with what they offer, and how old the news of each is
--- $1: scheduling TTL, $2: lease TTL, both in seconds. A live node's age is 0: its replica, which is
--- fresh, would have written SILENT. The rules are those of node_is_live in core/nodes/leases.py.
+-- $1: scheduling TTL, $2: lease TTL, both in seconds.
 with moment as materialized (
     select tdp_now() as now
 )
@@ -78,26 +77,14 @@ select
     node.running_count, node.cpu_millis, node.memory_bytes, node.disk_bytes, node.gpu_count,
     node.reserved_cpu_millis, node.reserved_memory_bytes, node.reserved_disk_bytes,
     node.reserved_gpu_count, node.last_command_sequence,
-    case
-        when node.last_seen_at is null then null
-        when node.runtime <> 'SILENT'
-            and extract(epoch from moment.now - replica.stamped_at) between -$1::float8 / 12 and $1
-            and extract(epoch from moment.now - node.last_seen_at) between -$2::float8 / 12 and $2
-            then 0.0
-        else greatest(
-            extract(epoch from moment.now - replica.stamped_at),
-            extract(epoch from moment.now - node.last_seen_at),
-            $1 + 1
-        )
-    end::float8 as heartbeat_age_s,
+    node_news_age_s(
+        node.runtime, node.last_seen_at, replica.stamped_at, moment.now, $1, $2
+    ) as heartbeat_age_s,
     coalesce((
-        select json_agg(
-            json_build_array(offered.capability, offered.version, offered.refusal)
-            order by offered.capability, offered.version
-        )
-        from node_capabilities as offered
+        select offered.capabilities
+        from offered_capabilities as offered
         where offered.node_id = node.node_id
-    ), '[]')::text as capabilities
+    ), '[]') as capabilities
 from nodes as node
 cross join moment
 left join replicas as replica on replica.replica_id = node.replica_id
@@ -105,7 +92,8 @@ order by node.node_id;
 
 -- name: lock_nodes
 -- purpose: locks the nodes that a batch wants to use, and reads them as they are then
--- As read_nodes, but for the nodes $3.
+-- As read_nodes, but for the nodes $3. The columns stand here again because a lock taken through a
+-- view would not be taken in the order of the ids.
 with moment as materialized (
     select tdp_now() as now
 )
@@ -115,26 +103,14 @@ select
     node.running_count, node.cpu_millis, node.memory_bytes, node.disk_bytes, node.gpu_count,
     node.reserved_cpu_millis, node.reserved_memory_bytes, node.reserved_disk_bytes,
     node.reserved_gpu_count, node.last_command_sequence,
-    case
-        when node.last_seen_at is null then null
-        when node.runtime <> 'SILENT'
-            and extract(epoch from moment.now - replica.stamped_at) between -$1::float8 / 12 and $1
-            and extract(epoch from moment.now - node.last_seen_at) between -$2::float8 / 12 and $2
-            then 0.0
-        else greatest(
-            extract(epoch from moment.now - replica.stamped_at),
-            extract(epoch from moment.now - node.last_seen_at),
-            $1 + 1
-        )
-    end::float8 as heartbeat_age_s,
+    node_news_age_s(
+        node.runtime, node.last_seen_at, replica.stamped_at, moment.now, $1, $2
+    ) as heartbeat_age_s,
     coalesce((
-        select json_agg(
-            json_build_array(offered.capability, offered.version, offered.refusal)
-            order by offered.capability, offered.version
-        )
-        from node_capabilities as offered
+        select offered.capabilities
+        from offered_capabilities as offered
         where offered.node_id = node.node_id
-    ), '[]')::text as capabilities
+    ), '[]') as capabilities
 from nodes as node
 cross join moment
 left join replicas as replica on replica.replica_id = node.replica_id
