@@ -38,6 +38,23 @@ class EndpointChange:
     secret: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class _Endpoint:
+    """One of an application's two endpoints: its fields and the schemes that its URL may have."""
+
+    url_field: str
+    secret_field: str
+    schemes: tuple[str, ...]
+
+    def secret_place(self, application_id: str) -> SecretPlace:
+        """Return where the endpoint's secret is sealed to."""
+        return SecretPlace("applications", self.secret_field, application_id, application_id)
+
+
+_CALLBACK = _Endpoint("callback_url", "callback_secret", CALLBACK_SCHEMES)
+_PROVIDER = _Endpoint("resource_provider_url", "resource_provider_secret", PROVIDER_SCHEMES)
+
+
 class Applications:
     """What an operator does with applications; an application may read itself."""
 
@@ -78,13 +95,13 @@ class Applications:
         application = NewApplication(
             application_id=application_id,
             name=checked_name(name, "name"),
-            callback_url=self._callback_url(callback.url or ""),
-            callback_secret=self._sealed_callback(
-                application_id, callback.secret, needed=bool(callback.url)
+            callback_url=self._url(_CALLBACK, callback.url or ""),
+            callback_secret=self._sealed(
+                _CALLBACK, application_id, callback.secret, needed=bool(callback.url)
             ),
-            resource_provider_url=self._provider_url(provider.url or ""),
-            resource_provider_secret=self._sealed_provider(
-                application_id, provider.secret, needed=bool(provider.url)
+            resource_provider_url=self._url(_PROVIDER, provider.url or ""),
+            resource_provider_secret=self._sealed(
+                _PROVIDER, application_id, provider.secret, needed=bool(provider.url)
             ),
         )
         stored_id, created = await self._store.register(identity, application)
@@ -161,10 +178,8 @@ class Applications:
         identity = self._change_identity(
             principal, operation, idempotency_key, application_id, change
         )
-        url = None if change.url is None else self._callback_url(change.url)
-        secret = self._sealed_callback(application_id, change.secret, needed=change.url is None)
         stored_id, created = await self._store.set_callback_endpoint(
-            identity, parse_id(application_id, "application_id"), url, secret
+            identity, *self._checked(_CALLBACK, application_id, change)
         )
         # Also for a replay: the first call may have died between the two.
         await self._held.release(stored_id)
@@ -182,10 +197,8 @@ class Applications:
         identity = self._change_identity(
             principal, operation, idempotency_key, application_id, change
         )
-        url = None if change.url is None else self._provider_url(change.url)
-        secret = self._sealed_provider(application_id, change.secret, needed=change.url is None)
         stored_id, created = await self._store.set_resource_provider(
-            identity, parse_id(application_id, "application_id"), url, secret
+            identity, *self._checked(_PROVIDER, application_id, change)
         )
         return await self._store.get(stored_id), created
 
@@ -225,34 +238,31 @@ class Applications:
             secret=hash_token(change.secret.hex()),
         )
 
-    def _callback_url(self, url: str) -> str:
-        return check_endpoint(url, "callback_url", CALLBACK_SCHEMES, self._policy)
+    def _checked(
+        self, endpoint: _Endpoint, application_id: str, change: EndpointChange
+    ) -> tuple[str, str | None, bytes | None]:
+        """Return the id, the URL and the sealed secret to store, None where one is kept."""
+        url = None if change.url is None else self._url(endpoint, change.url)
+        secret = self._sealed(endpoint, application_id, change.secret, needed=change.url is None)
+        return parse_id(application_id, "application_id"), url, secret
 
-    def _provider_url(self, url: str) -> str:
-        return check_endpoint(url, "resource_provider_url", PROVIDER_SCHEMES, self._policy)
+    def _url(self, endpoint: _Endpoint, url: str) -> str:
+        return check_endpoint(url, endpoint.url_field, endpoint.schemes, self._policy)
 
-    def _sealed_callback(self, application_id: str, secret: bytes, *, needed: bool) -> bytes | None:
-        checked = checked_secret(secret, "callback_secret", needed=needed)
-        return (
-            None
-            if checked is None
-            else self._keys.seal(checked, callback_secret_place(application_id))
-        )
-
-    def _sealed_provider(self, application_id: str, secret: bytes, *, needed: bool) -> bytes | None:
-        checked = checked_secret(secret, "resource_provider_secret", needed=needed)
-        return (
-            None
-            if checked is None
-            else self._keys.seal(checked, provider_secret_place(application_id))
-        )
+    def _sealed(
+        self, endpoint: _Endpoint, application_id: str, secret: bytes, *, needed: bool
+    ) -> bytes | None:
+        checked = checked_secret(secret, endpoint.secret_field, needed=needed)
+        if checked is None:
+            return None
+        return self._keys.seal(checked, endpoint.secret_place(application_id))
 
 
 def callback_secret_place(application_id: str) -> SecretPlace:
     """Return where an application's signing secret is sealed to."""
-    return SecretPlace("applications", "callback_secret", application_id, application_id)
+    return _CALLBACK.secret_place(application_id)
 
 
 def provider_secret_place(application_id: str) -> SecretPlace:
     """Return where an application's provider secret is sealed to."""
-    return SecretPlace("applications", "resource_provider_secret", application_id, application_id)
+    return _PROVIDER.secret_place(application_id)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from control_plane.adapters.outbound.postgres.event_writer import NewEvent, append_events
+from control_plane.adapters.outbound.postgres.workflow_store import published_workflow
 from control_plane.core.executions.domain import ExecutionEventType
 from control_plane.core.executions.execution_state import ExecutionStatus
 from control_plane.core.executions.ports import IntakeFacts, IntakeLookup, IntakeStore, NewTask
-from control_plane.core.workflows.ports import PublishedWorkflow
 from foundation.batching import Batcher
 from foundation.ids import IdSource
 from foundation.postgres.named_sql import NamedSql
@@ -127,18 +127,5 @@ def _facts(row: Record) -> IntakeFacts:
         application_known=row["application_known"],
         application_disabled=row["application_disabled"],
         application_callback_url=row["application_callback_url"],
-        workflow=_workflow(row),
-    )
-
-
-def _workflow(row: Record) -> PublishedWorkflow | None:
-    if row["name"] is None:
-        return None
-    return PublishedWorkflow(
-        name=row["name"],
-        version=row["version"],
-        digest=row["digest"],
-        definition_json=row["definition"],
-        published_at=row["published_at"],
-        deprecated_at=row["deprecated_at"],
+        workflow=None if row["name"] is None else published_workflow(row),
     )

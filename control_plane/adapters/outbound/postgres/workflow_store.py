@@ -34,7 +34,7 @@ class PostgresWorkflowStore:
             row = await self._database.fetchrow(_SQL.get_workflow, name, version)
         else:
             row = await self._database.fetchrow(_SQL.newest_workflow, name)
-        return None if row is None else _workflow(row)
+        return None if row is None else published_workflow(row)
 
     async def list(
         self, name: str, after: tuple[str, str] | None, limit: int
@@ -44,12 +44,12 @@ class PostgresWorkflowStore:
         rows = await self._database.fetch(
             _SQL.list_workflows, name, after_name, after_version, limit
         )
-        return [_workflow(row) for row in rows]
+        return [published_workflow(row) for row in rows]
 
     async def deprecate(self, name: str, version: str) -> PublishedWorkflow | None:
         """Deprecate a version, once; None if there is none."""
         row = await self._database.fetchrow(_SQL.deprecate_workflow, name, version)
-        return None if row is None else _workflow(row)
+        return None if row is None else published_workflow(row)
 
     async def known_capabilities(self) -> frozenset[tuple[str, str]]:
         """Every (capability, version) that some node has declared."""
@@ -57,7 +57,8 @@ class PostgresWorkflowStore:
         return frozenset((row["capability"], row["version"]) for row in rows)
 
 
-def _workflow(row: Record) -> PublishedWorkflow:
+def published_workflow(row: Record) -> PublishedWorkflow:
+    """Return the workflow that a row with the columns of `workflows` holds."""
     return PublishedWorkflow(
         name=row["name"],
         version=row["version"],
