@@ -9,12 +9,12 @@ from typing import Final, TypeVar
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
-from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 
 from foundation import errors
 from foundation.errors import ErrorCode, FieldViolation, PreconditionViolation, TdpError
+from foundation.grpc.times import duration, seconds_of
 
 ERROR_DOMAIN: Final = "tdp"
 DETAILS_KEY: Final = "grpc-status-details-bin"
@@ -94,16 +94,14 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> TdpError:
     remote.precondition_violations = tuple(_precondition_violations(details))
     retry = _first(details, error_details_pb2.RetryInfo)
     if retry is not None and retry.HasField("retry_delay"):
-        remote.retry_delay_s = retry.retry_delay.ToNanoseconds() / 1e9
+        remote.retry_delay_s = seconds_of(retry.retry_delay)
     return remote
 
 
 def _details(error: TdpError) -> Iterator[Message]:
     yield _error_info(error)
     if error.retry_delay_s is not None:
-        delay = Duration()
-        delay.FromNanoseconds(int(error.retry_delay_s * 1e9))
-        yield error_details_pb2.RetryInfo(retry_delay=delay)
+        yield error_details_pb2.RetryInfo(retry_delay=duration(error.retry_delay_s))
     if error.field_violations:
         yield _bad_request(error.field_violations)
     if error.precondition_violations:

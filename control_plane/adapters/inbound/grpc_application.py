@@ -1,10 +1,11 @@
 """ApplicationService: translates between the contract and the use cases of applications."""
 
-from control_plane.adapters.inbound.messages import moment, outcome, timestamp
+from control_plane.adapters.inbound.messages import outcome
 from control_plane.core.applications.application import Applications, EndpointChange
 from control_plane.core.applications.domain import Application
 from control_plane.core.paging import page_position, page_size, page_token
 from foundation.grpc.context import ServicerContext as Context
+from foundation.grpc.times import moment_of, timestamp
 from foundation.principals import current_principal
 from tdp.control.v1 import application_service_pb2 as pb
 from tdp.control.v1 import application_service_pb2_grpc as pb_grpc
@@ -64,7 +65,7 @@ class ApplicationServicer(pb_grpc.ApplicationServiceServicer):
             (request.application_id, request.operator_name),
             request.key_sha256,
             [_SCOPES.get(scope, "unspecified") for scope in request.scopes],
-            moment(request.expire_time) if request.HasField("expire_time") else None,
+            moment_of(request.expire_time) if request.HasField("expire_time") else None,
         )
         return pb.CreateApiKeyResponse(api_key_id=api_key_id, outcome=outcome(created=created))
 

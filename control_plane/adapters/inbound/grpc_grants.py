@@ -1,11 +1,10 @@
 """The grant calls of NodeService: translates between the contract and their use cases."""
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from control_plane.core.grants.application import Grants
 from control_plane.core.grants.domain import ArtifactPlace, Grant, GrantMethod, GrantRequest
 from foundation.errors import InvalidArgumentError
 from foundation.grpc.context import ServicerContext as Context
+from foundation.grpc.times import timestamp
 from foundation.principals import current_principal
 from tdp.node.v1 import node_service_pb2 as pb
 
@@ -79,15 +78,13 @@ class GrantCalls:
 
 
 def _message(grant: Grant) -> pb.AccessGrant:
-    expires = Timestamp()
-    expires.FromDatetime(grant.access.expires_at)
     return pb.AccessGrant(
         grant_id=grant.grant_id,
         resource_ref=grant.request.resource_ref,
         method=_METHODS_BACK[grant.request.method],
         url=grant.access.url,
         headers=grant.access.headers,
-        expire_time=expires,
+        expire_time=timestamp(grant.access.expires_at),
         size_bytes=grant.access.size_bytes,
         sha256=grant.access.sha256,
     )

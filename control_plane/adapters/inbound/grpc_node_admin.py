@@ -4,13 +4,14 @@ from typing import Any, Final, NoReturn
 
 import grpc.aio
 
-from control_plane.adapters.inbound.messages import outcome, timestamp
+from control_plane.adapters.inbound.messages import outcome
 from control_plane.core.nodes.administration import NodeAdministration
 from control_plane.core.nodes.domain import NodeView
 from control_plane.core.paging import page_position, page_size, page_token
 from control_plane.core.scheduling.domain import Management, Runtime
 from control_plane.core.workflows.domain import Resources
 from foundation.errors import UnimplementedError
+from foundation.grpc.times import timestamp
 from foundation.principals import current_principal
 from tdp.control.v1 import node_admin_service_pb2 as pb
 from tdp.control.v1 import node_admin_service_pb2_grpc as pb_grpc

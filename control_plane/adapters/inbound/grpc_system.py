@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from control_plane.adapters.inbound.messages import timestamp
 from control_plane.core.evidence.application import Evidence, Subject, bundle_json
 from control_plane.core.evidence.domain import Disturbance, Rung
 from foundation.grpc.context import ServicerContext as Context
+from foundation.grpc.times import timestamp
 from foundation.principals import Scope, current_principal
 from tdp.control.v1 import system_service_pb2 as pb
 from tdp.control.v1 import system_service_pb2_grpc as pb_grpc

@@ -1,10 +1,10 @@
 """WorkflowService: translates between the contract and the use cases of workflows."""
 
-from control_plane.adapters.inbound.messages import timestamp
 from control_plane.core.paging import page_position, page_size, page_token
 from control_plane.core.workflows.application import Workflows
 from control_plane.core.workflows.ports import PublishedWorkflow
 from foundation.grpc.context import ServicerContext as Context
+from foundation.grpc.times import timestamp
 from foundation.principals import current_principal
 from tdp.control.v1 import workflow_service_pb2 as pb
 from tdp.control.v1 import workflow_service_pb2_grpc as pb_grpc

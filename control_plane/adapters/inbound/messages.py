@@ -1,24 +1,6 @@
-"""Small translations that every gRPC service needs: times, outcomes."""
-
-from datetime import UTC, datetime
-
-from google.protobuf.timestamp_pb2 import Timestamp
+"""What the answer of every mutating RPC says of its effect."""
 
 from tdp.control.v1 import mutation_pb2
-
-
-def timestamp(moment: datetime | None) -> Timestamp | None:
-    """Return the message for a moment; None stays unset."""
-    if moment is None:
-        return None
-    message = Timestamp()
-    message.FromDatetime(moment)
-    return message
-
-
-def moment(message: Timestamp) -> datetime:
-    """Return the moment that a message stands for."""
-    return message.ToDatetime(tzinfo=UTC)
 
 
 def outcome(*, created: bool) -> mutation_pb2.MutationOutcome.ValueType:

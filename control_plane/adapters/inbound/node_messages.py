@@ -4,8 +4,6 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from google.protobuf.duration_pb2 import Duration
-
 from control_plane.core.executions.attempt_state import StopReason
 from control_plane.core.executions.failures import Failure
 from control_plane.core.nodes.commands import (
@@ -45,6 +43,7 @@ from control_plane.core.nodes.session import (
 from control_plane.core.workflows.domain import Resources
 from foundation.errors import InvalidArgumentError, is_reason
 from foundation.grpc.messages import MESSAGE_BYTES_MAX
+from foundation.grpc.times import duration, seconds_of
 from foundation.ids import is_id, parse_id
 from tdp.node.v1 import node_service_pb2 as pb
 
@@ -197,7 +196,7 @@ def _failed(message: pb.AttemptFailed) -> WorkFailed:
     told = message.failure
     delay_s = None
     if told.HasField("next_retry_delay"):
-        delay_s = max(told.next_retry_delay.ToNanoseconds() / 1e9, 0.0)
+        delay_s = seconds_of(told.next_retry_delay)
     reason = told.reason if is_reason(told.reason) else "WORK_FAILED"
     return WorkFailed(
         Failure(reason, told.message or "the capability gave no reason", retryable=told.retryable),
@@ -234,15 +233,15 @@ def welcome_to(
     return pb.SessionResponse(
         welcome=pb.Welcome(
             generation=opened.generation,
-            heartbeat_interval=_duration(figures.heartbeat_interval_s),
-            lease_ttl=_duration(figures.lease_ttl_s),
+            heartbeat_interval=duration(figures.heartbeat_interval_s),
+            lease_ttl=duration(figures.lease_ttl_s),
             verdicts=[
                 pb.AttemptVerdict(
                     attempt_id=held.attempt_id,
                     lease_version=held.lease_version,
                     verdict=_VERDICTS[verdict],
                     lease_remaining=(
-                        None if verdict is Verdict.FORGET else _duration(figures.lease_ttl_s)
+                        None if verdict is Verdict.FORGET else duration(figures.lease_ttl_s)
                     ),
                 )
                 for held, verdict in opened.verdicts.items()
@@ -275,7 +274,7 @@ def responses_to(message: Outgoing) -> Iterator[pb.SessionResponse]:
             yield pb.SessionResponse(event_ack=pb.EventAck(results=results))
         case GoAwayOut(reconnect_within_s, reason):
             yield pb.SessionResponse(
-                go_away=pb.GoAway(reconnect_within=_duration(reconnect_within_s), reason=reason)
+                go_away=pb.GoAway(reconnect_within=duration(reconnect_within_s), reason=reason)
             )
 
 
@@ -307,10 +306,10 @@ def _command(sent: SentCommand, heartbeat_number: int) -> pb.Command:
             extend = ExtendPayload.from_json(sent.payload)
             command.extend.attempt_id = extend.attempt_id
             command.extend.lease_version = extend.lease_version
-            command.extend.extension.CopyFrom(_duration(extend.extension_s))
+            command.extend.extension.CopyFrom(duration(extend.extension_s))
         case CommandKind.DRAIN:
             grace = DrainPayload.from_json(sent.payload)
-            command.drain.grace_period.CopyFrom(_duration(grace.grace_period_s))
+            command.drain.grace_period.CopyFrom(duration(grace.grace_period_s))
         case CommandKind.UNDRAIN:
             command.undrain.SetInParent()
     return command
@@ -321,7 +320,7 @@ def _run(sent: SentCommand, heartbeat_number: int) -> pb.RunCommand:
     return pb.RunCommand(
         attempt_id=run.attempt_id,
         lease_version=run.lease_version,
-        lease_remaining=_duration(sent.lease_remaining_s),
+        lease_remaining=duration(sent.lease_remaining_s),
         last_heartbeat_number=heartbeat_number,
         task_id=run.task_id,
         execution_id=run.execution_id,
@@ -331,8 +330,8 @@ def _run(sent: SentCommand, heartbeat_number: int) -> pb.RunCommand:
         capability=run.capability,
         capability_version=run.capability_version,
         input_json=run.input_json,
-        run_timeout=_duration(run.run_timeout_s),
-        heartbeat_timeout=_duration(run.heartbeat_timeout_s),
+        run_timeout=duration(run.run_timeout_s),
+        heartbeat_timeout=duration(run.heartbeat_timeout_s),
         memory_bytes_max=run.memory_bytes_max,
         traceparent=run.traceparent,
     )
@@ -340,9 +339,3 @@ def _run(sent: SentCommand, heartbeat_number: int) -> pb.RunCommand:
 
 def _reference(one: ListedLease) -> pb.LeaseReference:
     return pb.LeaseReference(attempt_id=one.attempt_id, lease_version=one.lease_version)
-
-
-def _duration(seconds: float) -> Duration:
-    message = Duration()
-    message.FromNanoseconds(int(seconds * 1e9))
-    return message

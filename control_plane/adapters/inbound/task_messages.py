@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from control_plane.adapters.inbound.messages import timestamp
 from control_plane.core.executions.views import (
     AttemptView,
     EventView,
@@ -13,6 +12,7 @@ from control_plane.core.executions.views import (
     TaskView,
     TimelineView,
 )
+from foundation.grpc.times import timestamp
 from tdp.control.v1 import task_pb2 as pb
 
 _CAUSES_MAX: Final = 10

@@ -1,12 +1,10 @@
 """ResourceProviderService of a business system, called with its secret over checked addresses."""
 
 from collections.abc import Sequence
-from datetime import UTC
 from typing import Final
 from urllib.parse import urlsplit
 
 import grpc.aio
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from control_plane.adapters.outbound.address_guard import AddressGuard, AddressRefusedError
 from control_plane.core.applications.application import provider_secret_place
@@ -28,6 +26,7 @@ from foundation.grpc.channel import (
     call_unary,
     open_channel,
 )
+from foundation.grpc.times import moment_of, timestamp
 from foundation.postgres.named_sql import NamedSql
 from foundation.postgres.pool import Database
 from foundation.secrets import KeyRing
@@ -71,7 +70,7 @@ class GrpcResourceProviders:
             work=_work_of(attempt),
             resource_ref=request.resource_ref,
             method=_METHODS[request.method],
-            desired_expire_time=_desired(attempt),
+            desired_expire_time=timestamp(attempt.expires_at),
             scope_type=request.scope_type,
             scope_ref=request.scope_ref,
         )
@@ -106,7 +105,7 @@ class GrpcResourceProviders:
                 )
                 for one in places
             ],
-            desired_expire_time=_desired(attempt),
+            desired_expire_time=timestamp(attempt.expires_at),
         )
         metadata = _metadata(attempt.provider_secret)
         try:
@@ -196,12 +195,6 @@ def _work_of(attempt: LiveAttempt) -> pb.WorkIdentity:
     )
 
 
-def _desired(attempt: LiveAttempt) -> Timestamp:
-    message = Timestamp()
-    message.FromDatetime(attempt.expires_at)
-    return message
-
-
 def _metadata(secret: bytes | None) -> tuple[tuple[str, str], ...]:
     """Carry the secret as text: its own if it is text, else in hexadecimal."""
     if secret is None:
@@ -221,7 +214,7 @@ def _access(grant: pb.ProviderGrant) -> Access:
         url=grant.url,
         method=method,
         headers=dict(grant.headers),
-        expires_at=grant.expire_time.ToDatetime(tzinfo=UTC),
+        expires_at=moment_of(grant.expire_time),
         size_bytes=grant.size_bytes,
         sha256=grant.sha256,
     )

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final, assert_never
 
-from google.protobuf.duration_pb2 import Duration
-
+from foundation.grpc.times import duration, seconds_of, timestamp
 from foundation.ids import is_id
 from node_agent.core.execution.ports import UploadedArtifact, Usage
 from node_agent.core.journal.domain import RunSpec
@@ -165,8 +164,8 @@ def event_to(event: NodeEvent) -> pb.NodeEvent:
         lease_version=event.lease_version,
         incarnation_id=event.incarnation_id,
         boot_id=event.boot_id,
+        occur_time=timestamp(datetime.fromisoformat(event.occurred_at)),
     )
-    message.occur_time.FromDatetime(datetime.fromisoformat(event.occurred_at))
     match event.fact:
         case ArtifactsReported(artifacts):
             message.artifacts_reported.artifacts.extend(_artifact(one) for one in artifacts)
@@ -210,7 +209,7 @@ def _failed(failed: WorkFailed) -> pb.AttemptFailed:
         log_tail=told.log_tail,
     )
     if told.next_retry_delay_s is not None:
-        failure.next_retry_delay.CopyFrom(_duration(told.next_retry_delay_s))
+        failure.next_retry_delay.CopyFrom(duration(told.next_retry_delay_s))
     return pb.AttemptFailed(failure=failure, usage=_usage(failed.usage))
 
 
@@ -220,12 +219,6 @@ def _usage(usage: Usage) -> pb.NodeUsage:
         memory_bytes_max=usage.memory_bytes_max,
         duration_ms=usage.duration_ms,
     )
-
-
-def _duration(seconds: float) -> Duration:
-    message = Duration()
-    message.FromNanoseconds(int(seconds * 1e9))
-    return message
 
 
 # --- From the control plane. ---
@@ -257,12 +250,12 @@ def response_from(response: pb.SessionResponse) -> Down | None:
             )
         case "go_away":
             away = response.go_away
-            return GoAway(_seconds(away.reconnect_within), away.reason)
+            return GoAway(seconds_of(away.reconnect_within), away.reason)
     return None
 
 
 def _welcome(message: pb.Welcome) -> Welcome:
-    interval_s, ttl_s = _seconds(message.heartbeat_interval), _seconds(message.lease_ttl)
+    interval_s, ttl_s = seconds_of(message.heartbeat_interval), seconds_of(message.lease_ttl)
     if message.generation < 1 or interval_s <= 0 or ttl_s <= 0:
         raise SessionLostError(
             f"Welcome names generation {message.generation}, heartbeat interval {interval_s} s and "
@@ -297,9 +290,9 @@ def _command(command: pb.Command) -> Command:
         case "extend":
             extend = command.extend
             lease = _lease(extend.attempt_id, extend.lease_version)
-            return ExtendCommand(sequence, command_id, lease, _seconds(extend.extension))
+            return ExtendCommand(sequence, command_id, lease, seconds_of(extend.extension))
         case "drain":
-            return DrainCommand(sequence, command_id, _seconds(command.drain.grace_period))
+            return DrainCommand(sequence, command_id, seconds_of(command.drain.grace_period))
         case "undrain":
             return UndrainCommand(sequence, command_id)
     return UnknownCommand(sequence, command_id)
@@ -319,8 +312,8 @@ def _run(command: pb.Command) -> RunCommand:
         capability=run.capability,
         capability_version=run.capability_version,
         input_json=run.input_json,
-        run_timeout_s=_seconds(run.run_timeout),
-        heartbeat_timeout_s=_seconds(run.heartbeat_timeout),
+        run_timeout_s=seconds_of(run.run_timeout),
+        heartbeat_timeout_s=seconds_of(run.heartbeat_timeout),
         memory_bytes_max=max(run.memory_bytes_max, 0),
         traceparent=run.traceparent,
     )
@@ -328,7 +321,7 @@ def _run(command: pb.Command) -> RunCommand:
         command.sequence,
         command.command_id,
         spec,
-        _seconds(run.lease_remaining),
+        seconds_of(run.lease_remaining),
         run.last_heartbeat_number,
     )
 
@@ -340,7 +333,3 @@ def _lease(attempt_id: str, lease_version: int) -> HeldLease:
             f"attempt {attempt_id[:64]!r} under lease version {lease_version} is no lease"
         )
     return attempt_lease(attempt_id, lease_version)
-
-
-def _seconds(duration: Duration) -> float:
-    return max(duration.ToNanoseconds() / 1e9, 0.0)
