@@ -4,14 +4,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from structlog.contextvars import bind_contextvars
 
-from foundation.failpoints import failpoint
 from foundation.wakeup import Wakeup
 from node_agent.core.execution.attempt import (
     Attempt,
@@ -28,14 +25,13 @@ from node_agent.core.execution.attempt import (
     stored_attempt,
 )
 from node_agent.core.execution.credits import CreditLedger
-from node_agent.core.execution.grants import AttemptGrants, GrantTools
-from node_agent.core.execution.ports import CapabilityHost, Failed, Outcome, RunOrder
+from node_agent.core.execution.grants import GrantTools
+from node_agent.core.execution.ports import CapabilityHost
 from node_agent.core.execution.reporting import Reporter
-from node_agent.core.execution.services import RunningServices
+from node_agent.core.execution.running import AttemptRuns, WorkFolders
 from node_agent.core.journal.domain import (
     ForgetAttempt,
     JournalContents,
-    StartAttempt,
     StopReason,
 )
 from node_agent.core.journal.events import Fact
@@ -52,30 +48,6 @@ from node_agent.core.session.mailbox import Mailbox
 from node_agent.core.session.messages import HeldAttempt, RunCommand, Verdict
 
 _log = structlog.stdlib.get_logger(__name__)
-
-
-class WorkFolders(Protocol):
-    """One private folder for each attempt."""
-
-    def work_folder(self, attempt_id: AttemptId) -> Path:
-        """Return where the attempt's folder is, whether it is there or not."""
-        ...
-
-    def make_work_folder(self, attempt_id: AttemptId) -> Path:
-        """Return the attempt's folder, made if it is missing; OSError if that fails."""
-        ...
-
-    def remove_empty_work_folder(self, attempt_id: AttemptId) -> bool:
-        """Remove the folder if it is empty or missing, quickly, and say whether it is gone."""
-        ...
-
-    def remove_work_folder(self, attempt_id: AttemptId) -> None:
-        """Remove the folder with all that is in it; may take a while."""
-        ...
-
-    def remove_unknown_work_folders(self, known: Sequence[AttemptId]) -> int:
-        """Remove what attempts left that are no longer held; return their number."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +89,9 @@ class AttemptRunner:
         self._credits = CreditLedger(config.slot_count)
         self._unfinished_count = 0
         self._process_count = 0
-        self._timers: dict[AttemptId, asyncio.TimerHandle] = {}
+        self._runs = AttemptRuns(
+            parts.host, parts.journal, parts.reporter, parts.mailbox, parts.folders, parts.grants
+        )
         self._group: asyncio.TaskGroup | None = None
         self._deadline_wakeup = Wakeup()
         self._armed_at_s: float | None = None
@@ -152,8 +126,6 @@ class AttemptRunner:
                 await self._stopping.wait()
                 deadlines.cancel()
         finally:
-            for timer in self._timers.values():
-                timer.cancel()
             self._ended.set()
             self._changed.set()
 
@@ -314,11 +286,7 @@ class AttemptRunner:
         """Move the run time-out of an attempt that has one."""
         if attempt.run_timeout_s > 0:
             attempt.run_timeout_s += extension_s
-            timer = self._timers.pop(attempt.spec.attempt_id, None)
-            if timer is not None:
-                timer.cancel()
-                left_s = timer.when() - asyncio.get_running_loop().time()
-                self._arm_timeout(attempt, max(left_s, 0.0) + extension_s)
+            self._runs.extend_timeout(attempt, extension_s)
 
     # --- Inside: phases. ---
 
@@ -391,67 +359,17 @@ class AttemptRunner:
         assert self._group is not None, "the runner's run() comes before any session"
         self._group.create_task(work, name=name)
 
-    # --- Inside: one run. ---
+    # --- Inside: the end of a run. ---
 
     async def _work(self, attempt: Attempt) -> None:
         # The task is the attempt's own: what is bound ends with it.
         bind_contextvars(attempt_id=attempt.spec.attempt_id, task_id=attempt.spec.task_id)
-        outcome = await self._outcome(attempt)
+        outcome = await self._runs.outcome(attempt)
         attempt.phase = Phase.ENDING
         if not attempt.is_inline:
             self._process_count -= 1
             self._fill()
         await self._conclude(attempt, end_of(attempt, outcome))
-
-    async def _outcome(self, attempt: Attempt) -> Outcome:
-        attempt_id = attempt.spec.attempt_id
-        await failpoint("agent.start.before")
-        if not attempt.was_started:
-            attempt.was_started = True
-            if not attempt.is_inline:
-                # Of an inline attempt this was stored together with its command.
-                await self._parts.journal.submit_in_any_case([StartAttempt(attempt_id)])
-        await failpoint("agent.start.after")
-        self._arm_timeout(attempt, attempt.run_timeout_s)
-        try:
-            order = _order(attempt, self._folder(attempt))
-            return await self._parts.host.run(order, self._services(attempt), attempt.stop)
-        except Exception as error:  # noqa: BLE001 - one attempt's fault must not end the others
-            _log.exception("attempt_failed_in_host")
-            failed = infrastructure_failure(
-                "HOST_FAILED", f"the agent could not run the work: {type(error).__name__}: {error}"
-            )
-            return Failed(failed.failure, failed.usage)
-        finally:
-            timer = self._timers.pop(attempt_id, None)
-            if timer is not None:
-                timer.cancel()
-
-    def _folder(self, attempt: Attempt) -> Path:
-        """Return the attempt's folder; inline ones seldom use theirs, and making it takes longer.
-
-        Theirs is made by the first of their services that may end in a file.
-        """
-        if attempt.is_inline:
-            return self._parts.folders.work_folder(attempt.spec.attempt_id)
-        return self._parts.folders.make_work_folder(attempt.spec.attempt_id)
-
-    def _services(self, attempt: Attempt) -> RunningServices:
-        parts = self._parts
-        return RunningServices(
-            attempt,
-            parts.journal,
-            parts.reporter,
-            parts.mailbox,
-            AttemptGrants(attempt.lease, parts.grants),
-            partial(parts.folders.make_work_folder, attempt.spec.attempt_id),
-        )
-
-    def _arm_timeout(self, attempt: Attempt, left_s: float) -> None:
-        if attempt.run_timeout_s > 0:
-            self._timers[attempt.spec.attempt_id] = asyncio.get_running_loop().call_later(
-                left_s, attempt.ask_to_stop, StopCause.TIMEOUT
-            )
 
     async def _conclude(self, attempt: Attempt, end: End) -> None:
         match end:
@@ -506,25 +424,3 @@ class AttemptRunner:
         armed_s = self._armed_at_s
         if next_s is not None and (armed_s is None or next_s < armed_s):
             self._deadline_wakeup.set()
-
-
-def _order(attempt: Attempt, folder: Path) -> RunOrder:
-    spec = attempt.spec
-    return RunOrder(
-        attempt_id=spec.attempt_id,
-        lease_version=spec.lease_version,
-        task_id=spec.task_id,
-        execution_id=spec.execution_id,
-        step_key=spec.step_key,
-        item_index=spec.item_index,
-        attempt_number=spec.attempt_number,
-        capability=spec.capability,
-        capability_version=spec.capability_version,
-        input_json=spec.input_json,
-        checkpoint_json=attempt.checkpoint_json,
-        work_folder=folder,
-        # The core keeps the run time-out itself, since EXTEND moves it.
-        run_timeout_s=None,
-        heartbeat_timeout_s=spec.heartbeat_timeout_s or None,
-        memory_bytes_max=spec.memory_bytes_max or None,
-    )

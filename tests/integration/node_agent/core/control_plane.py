@@ -15,7 +15,7 @@ from tdp.node.v1 import node_service_pb2_grpc as pb_grpc
 from tests.integration.node_agent.core.builders import IDS
 
 Unary = Callable[[object], object]
-PATIENCE_S = 10.0
+PATIENCE_S = 40.0
 
 
 class FakeSession:

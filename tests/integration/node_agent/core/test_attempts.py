@@ -130,12 +130,12 @@ async def test_an_extension_moves_the_run_time_out(
     agent = await start_agent(host)
     command = run_command(1, run_timeout_s=60.0)
     session, _ = await begun(plane, host, command)
-    before_s = agent.agent.runner._timers[AttemptId(command.run.attempt_id)].when()
+    before_s = agent.agent.runner._runs._timers[AttemptId(command.run.attempt_id)].when()
     session.commands(extend_command(2, command.run.attempt_id, 3600.0))
     assert (await session.expect("command_ack")).command_ack.sequence == 1
     assert (await session.expect("command_ack")).command_ack.sequence == 2
     await session.until(lambda: True)
-    after_s = agent.agent.runner._timers[AttemptId(command.run.attempt_id)].when()
+    after_s = agent.agent.runner._runs._timers[AttemptId(command.run.attempt_id)].when()
     assert 3599.0 < after_s - before_s < 3601.0
 
 
@@ -577,3 +577,22 @@ def flat(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     for one in group.exceptions:
         found += flat(one) if isinstance(one, BaseExceptionGroup) else [one]
     return found
+
+
+async def test_work_goes_on_while_the_control_plane_is_away(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    """Its result waits in the journal, and leaves when there is somebody to take it."""
+    host = FakeHost()
+    agent = await start_agent(host)
+    command = run_command(1)
+    session, run = await begun(plane, host, command, ttl_s=30.0)
+    await plane.stop()
+    await session.left.wait()
+    run.succeed()
+    await host.until_ended(command.run.attempt_id)
+    await plane.start()
+    second = await plane.session()
+    second.welcome(*second.verdict("KEEP"), ttl_s=30.0)
+    await second.final(command.run.attempt_id)
+    await agent.agent.events.wait_empty()

@@ -1,13 +1,16 @@
 """The real process: enrolment, kill -9 at every durable step, SIGTERM, clear refusals."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from foundation.errors import FailedPreconditionError, UnauthenticatedError
@@ -16,6 +19,7 @@ from node_agent.failpoints import AGENT_FAILPOINTS
 from tests.integration.node_agent.core.control_plane import (
     FakeControlPlane,
     FakeSession,
+    cancel_command,
     run_command,
 )
 
@@ -179,6 +183,45 @@ async def test_after_a_kill_the_work_goes_on_from_its_checkpoint(
     second = await next_session(plane)
     event = await second.final(command.run.attempt_id)
     assert json.loads(event.succeeded.output_json) == {"text": "x", "was_resumed": True}
+
+
+async def test_children_end_with_their_agent_and_work_is_resumed_in_a_new_one(
+    plane: FakeControlPlane, launch: Launch, tmp_path: Path
+) -> None:
+    """The child of a killed agent is gone; the next agent runs the attempt, and can cancel it."""
+    variables = {
+        "TDP_AGENT_CAPABILITIES": '["tests.integration.node_agent.core.capability:endless"]',
+        "TDP_AGENT_SLOTS": "1",
+        "TDP_AGENT_INLINE_SLOTS": "1",
+    }
+    first = await launch(**variables)
+    session = await next_session(plane)
+    command = run_command(1, capability="test.endless", remaining_s=30.0)
+    session.commands(command)
+    child = psutil.Process(await process_of_checkpoint(tmp_path / "state", session))
+    first.kill()
+    await first.communicate()
+    await asyncio.to_thread(psutil.wait_procs, [child], 10)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    await launch(**variables)
+    second = await next_session(plane)
+    await process_of_checkpoint(tmp_path / "state", second, other_than=child.pid)
+    second.commands(cancel_command(2, command.run.attempt_id))
+    event = await second.final(command.run.attempt_id)
+    assert event.stopped.stop_reason == "CANCEL"
+
+
+async def process_of_checkpoint(folder: Path, session: FakeSession, other_than: int = 0) -> int:
+    """The process id that the attempt's checkpoint names, looked at with each heartbeat."""
+
+    def read() -> int:
+        with contextlib.closing(sqlite3.connect(folder / "journal.db")) as connection:
+            row = connection.execute("select document from checkpoints").fetchone()
+        return 0 if row is None else int(json.loads(row[0])["process_id"])
+
+    while (found := read()) in (0, other_than):
+        await session.expect("heartbeat")
+    return found
 
 
 async def test_a_lost_journal_is_a_new_incarnation_of_the_same_node(
