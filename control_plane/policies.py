@@ -2,6 +2,7 @@
 
 from random import Random
 
+from control_plane.limits import PUBLISH_SHARE_OF_CLAIM
 from foundation.backoff import DELIVERY_SCHEDULE_S, jittered_s
 from foundation.outbox.policy import OutboxPolicy
 
@@ -66,4 +67,4 @@ def commit_policy(claim_ttl_s: float, cap_s: float) -> OutboxPolicy:
 
 def _publish_timeout_s(claim_ttl_s: float) -> float:
     """Leave a third of the claim for the mark."""
-    return claim_ttl_s * 2 / 3
+    return claim_ttl_s * PUBLISH_SHARE_OF_CLAIM

@@ -4,6 +4,7 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from control_plane.core.nodes.leases import LeaseFigures
+from control_plane.limits import CLAIM_TTL_S_DEFAULT
 from foundation.grpc.settings import GrpcServerSettings
 from foundation.secrets import KeyRing
 from foundation.settings import ServiceSettings
@@ -46,7 +47,9 @@ class ControlPlaneSettings(ServiceSettings, GrpcServerSettings):
     stop_budget_s: float = Field(
         5.0, ge=0, description="The longest that a node takes to end an attempt past its deadline."
     )
-    claim_ttl_s: float = Field(60.0, gt=0, description="How long an outbox claim lasts.")
+    claim_ttl_s: float = Field(
+        CLAIM_TTL_S_DEFAULT, gt=0, description="How long an outbox claim lasts."
+    )
     backoff_cap_s: float = Field(
         3600.0, gt=0, description="Cap of every durable back-off; tests make it small."
     )

@@ -3,13 +3,10 @@
 import base64
 import binascii
 import json
-from typing import Final
 
 from control_plane.core.errors import ControlPlaneError
+from control_plane.limits import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
 from foundation.errors import InvalidArgumentError
-
-PAGE_SIZE_DEFAULT: Final = 50
-PAGE_SIZE_MAX: Final = 1_000
 
 
 class PageTokenInvalidError(ControlPlaneError, InvalidArgumentError):

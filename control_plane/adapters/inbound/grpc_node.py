@@ -25,6 +25,7 @@ from control_plane.core.nodes.errors import (
     StaleGenerationError,
 )
 from control_plane.core.nodes.session import CommandsOut, EventsStored, Session
+from control_plane.limits import EVENT_BATCHES_IN_FLIGHT_MAX, HELLO_TIMEOUT_S, WRITE_STALL_S
 from foundation.errors import MessageTooLargeError, UnauthenticatedError
 from foundation.failpoints import failpoint
 from foundation.grpc.messages import check_message_size
@@ -34,9 +35,6 @@ from tdp.node.v1 import node_service_pb2_grpc as pb_grpc
 
 # Enroll looks its join token up itself, in the transaction that uses it.
 OPEN_METHODS: Final = ("/tdp.node.v1.NodeService/Enroll",)
-HELLO_TIMEOUT_S: Final = 10.0
-WRITE_STALL_S: Final = 20.0
-EVENT_BATCHES_IN_FLIGHT_MAX: Final = 8
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _log = structlog.stdlib.get_logger(__name__)

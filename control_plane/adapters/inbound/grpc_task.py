@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from google.protobuf.message import Message
 
@@ -14,6 +14,7 @@ from control_plane.core.executions.intake import CreateTask, TaskIntake
 from control_plane.core.executions.queries import ExecutionQueries, owner_of_view
 from control_plane.core.executions.watching import WatchHub, watch
 from control_plane.core.paging import page_position, page_size, page_token
+from control_plane.limits import PAGE_BYTES_MAX, PARTS_PAGE_SIZE_DEFAULT
 from foundation.errors import InvalidArgumentError, UnimplementedError
 from foundation.grpc.context import ServicerContext as Context
 from foundation.ids import parse_id
@@ -21,8 +22,6 @@ from foundation.principals import PrincipalKind, current_principal
 from tdp.control.v1 import task_service_pb2 as pb
 from tdp.control.v1 import task_service_pb2_grpc as pb_grpc
 
-PAGE_BYTES_MAX: Final = 1024 * 1024
-_PARTS_DEFAULT: Final = 200
 ViewT = TypeVar("ViewT")
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -168,7 +167,7 @@ class TaskServicer(pb_grpc.TaskServiceServicer):
         execution = await self._queries.execution(current_principal(), request.execution_id)
         if request.after_sequence < 0:
             raise InvalidArgumentError.of_field("after_sequence", "is negative: send 0 or more")
-        size = page_size(request.page_size, _PARTS_DEFAULT)
+        size = page_size(request.page_size, PARTS_PAGE_SIZE_DEFAULT)
         found = await self._queries.reader.events(
             execution.execution_id, request.after_sequence, size
         )
@@ -182,7 +181,7 @@ class TaskServicer(pb_grpc.TaskServiceServicer):
         scope = f"steps:{execution.execution_id}"
         position = page_position(request.page_token, scope, int, int)
         after = None if position is None else (int(position[0]), int(position[1]))
-        size = page_size(request.page_size, _PARTS_DEFAULT)
+        size = page_size(request.page_size, PARTS_PAGE_SIZE_DEFAULT)
         found = await self._queries.reader.steps(execution.execution_id, after, size + 1)
         page, last = _page(found, size, messages.step)
         return pb.ListStepsResponse(
@@ -197,7 +196,7 @@ class TaskServicer(pb_grpc.TaskServiceServicer):
         scope = f"attempts:{execution.execution_id}:{request.step_key}"
         position = page_position(request.page_token, scope, str)
         after = None if position is None else str(position[0])
-        size = page_size(request.page_size, _PARTS_DEFAULT)
+        size = page_size(request.page_size, PARTS_PAGE_SIZE_DEFAULT)
         found = await self._queries.reader.attempts(
             execution.execution_id, request.step_key, after, size + 1
         )
@@ -213,7 +212,7 @@ class TaskServicer(pb_grpc.TaskServiceServicer):
         scope = f"timeline:{execution.execution_id}"
         position = page_position(request.page_token, scope, int)
         after = 0 if position is None else int(position[0])
-        size = page_size(request.page_size, _PARTS_DEFAULT)
+        size = page_size(request.page_size, PARTS_PAGE_SIZE_DEFAULT)
         found = await self._queries.reader.timeline(execution.execution_id, after, size + 1)
         page, last = _page(found, size, messages.timeline_entry)
         return pb.ListTimelineResponse(

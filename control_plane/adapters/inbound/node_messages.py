@@ -41,23 +41,24 @@ from control_plane.core.nodes.session import (
     Outgoing,
 )
 from control_plane.core.workflows.domain import Resources
+from control_plane.limits import (
+    ARTIFACTS_PER_EVENT_MAX,
+    CAPABILITIES_MAX,
+    COMMAND_BATCH_BYTES,
+    DOCUMENT_BYTES_MAX,
+    EVENTS_PER_BATCH_MAX,
+    HELD_ATTEMPTS_MAX,
+    LOG_TAIL_CHARS_MAX,
+    SCHEMA_BYTES_MAX,
+    SLOTS_MAX,
+)
 from foundation.errors import InvalidArgumentError, is_reason
 from foundation.grpc.messages import MESSAGE_BYTES_MAX
 from foundation.grpc.times import duration, seconds_of
 from foundation.ids import is_id, parse_id
 from tdp.node.v1 import node_service_pb2 as pb
 
-SCHEMA_BYTES_MAX: Final = 64 * 1024
-CAPABILITIES_MAX: Final = 1_000
-HELD_ATTEMPTS_MAX: Final = 10_000
-SLOTS_MAX: Final = 10_000
-EVENTS_MAX: Final = 1_000
 NAME_CHARS_MAX: Final = 200
-ARTIFACTS_MAX: Final = 500
-LOG_TAIL_CHARS_MAX: Final = 8 * 1024
-OUTPUT_BYTES_MAX: Final = 256 * 1024
-# Far below what a peer takes, so that one batch never delays a heartbeat's answer for long.
-COMMAND_BATCH_BYTES: Final = 1024 * 1024
 
 _VERDICTS: Final = {
     Verdict.KEEP: pb.VERDICT_KEEP,
@@ -121,7 +122,7 @@ def heartbeat_from(message: pb.Heartbeat) -> Heartbeat:
 
 def events_from(message: pb.EventBatch, node_id: str) -> list[NodeEvent]:
     """Return the events; InvalidArgumentError for a batch that is too long or lacks ids."""
-    _bound("events", len(message.events), EVENTS_MAX)
+    _bound("events", len(message.events), EVENTS_PER_BATCH_MAX)
     return [_event(one, node_id) for one in message.events]
 
 
@@ -167,7 +168,7 @@ def _fact(one: pb.NodeEvent) -> Fact:
             return _artifacts(one.artifacts_reported)
         case "succeeded":
             done = one.succeeded
-            _bound("output_json bytes", len(done.output_json.encode()), OUTPUT_BYTES_MAX)
+            _bound("output_json bytes", len(done.output_json.encode()), DOCUMENT_BYTES_MAX)
             return WorkSucceeded(
                 done.output_json, done.artifact_count, done.collection_ref, _usage(done.usage)
             )
@@ -181,7 +182,7 @@ def _fact(one: pb.NodeEvent) -> Fact:
 
 
 def _artifacts(message: pb.ArtifactsReported) -> ArtifactsReported:
-    _bound("artifacts", len(message.artifacts), ARTIFACTS_MAX)
+    _bound("artifacts", len(message.artifacts), ARTIFACTS_PER_EVENT_MAX)
     return ArtifactsReported(
         [
             ReportedArtifact(

@@ -7,6 +7,7 @@ import grpc.aio
 
 from control_plane.adapters.outbound.address_guard import AddressGuard, AddressRefusedError
 from control_plane.core.callbacks.domain import CallbackTarget
+from control_plane.limits import CALLBACK_TIMEOUT_S, CHANNELS_MAX
 from foundation.clock import Clock
 from foundation.errors import TdpError
 from foundation.grpc.channel import ChannelConfig, ClientTls, call_unary, open_channel
@@ -15,8 +16,6 @@ from foundation.signatures import SigningSecret, delivery_headers
 from tdp.callback.v1 import callback_service_pb2 as pb
 from tdp.callback.v1 import callback_service_pb2_grpc as pb_grpc
 
-TIMEOUT_S: Final = 15.0
-CHANNELS_MAX: Final = 64
 ENDPOINT_GONE: Final = "ENDPOINT_GONE"
 
 
@@ -49,7 +48,7 @@ class GrpcCallbacks:
             await call_unary(
                 stub.DeliverEvent,
                 pb.DeliverEventRequest(body=body),
-                timeout_s=TIMEOUT_S,
+                timeout_s=CALLBACK_TIMEOUT_S,
                 metadata=tuple(headers.items()),
             )
         except AddressRefusedError as error:

@@ -7,12 +7,11 @@ import aiohttp
 
 from control_plane.adapters.outbound.address_guard import AddressGuard, GuardedResolver
 from control_plane.core.callbacks.domain import CallbackTarget, outcome_of_status
+from control_plane.limits import CALLBACK_RESPONSE_BYTES_MAX, CALLBACK_TIMEOUT_S
 from foundation.clock import Clock
 from foundation.outbox.model import Outcome, Retry
 from foundation.signatures import SigningSecret, delivery_headers
 
-TIMEOUT_S: Final = 15.0
-RESPONSE_BYTES_MAX: Final = 16 * 1024
 _CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
 
 
@@ -31,7 +30,7 @@ class HttpCallbacks:
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
-            timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
+            timeout=aiohttp.ClientTimeout(total=CALLBACK_TIMEOUT_S),
             trust_env=False,
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -63,7 +62,7 @@ class HttpCallbacks:
             async with self._session.post(
                 target.url, data=body, headers=headers, allow_redirects=False
             ) as response:
-                await response.content.read(RESPONSE_BYTES_MAX)
+                await response.content.read(CALLBACK_RESPONSE_BYTES_MAX)
                 return outcome_of_status(
                     response.status, response.headers.get("retry-after"), shown
                 )

@@ -18,6 +18,7 @@ from control_plane.core.grants.domain import (
     ProviderAnswerError,
     ProviderMissingError,
 )
+from control_plane.limits import CHANNELS_MAX, COMMIT_TIMEOUT_S, PROVIDER_TIMEOUT_S
 from foundation.errors import ErrorCode, TdpError, UnavailableError
 from foundation.grpc.channel import (
     ChannelConfig,
@@ -33,10 +34,6 @@ from foundation.secrets import KeyRing
 from tdp.resource.v1 import resource_provider_service_pb2 as pb
 from tdp.resource.v1 import resource_provider_service_pb2_grpc as pb_grpc
 
-TIMEOUT_S: Final = 10.0
-COMMIT_TIMEOUT_S: Final = 35.0
-"""A commit reads the bytes again to verify them."""
-CHANNELS_MAX: Final = 64
 _RETRYABLE: Final = frozenset(
     {ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED, ErrorCode.RESOURCE_EXHAUSTED}
 )
@@ -77,7 +74,7 @@ class GrpcResourceProviders:
         metadata = _metadata(attempt.provider_secret)
         try:
             response = await call_unary(
-                stub.IssueGrant, message, timeout_s=TIMEOUT_S, metadata=metadata
+                stub.IssueGrant, message, timeout_s=PROVIDER_TIMEOUT_S, metadata=metadata
             )
         except TdpError as error:
             raise _meant(error) from error
@@ -110,7 +107,7 @@ class GrpcResourceProviders:
         metadata = _metadata(attempt.provider_secret)
         try:
             response = await call_unary(
-                stub.AllocateArtifacts, message, timeout_s=TIMEOUT_S, metadata=metadata
+                stub.AllocateArtifacts, message, timeout_s=PROVIDER_TIMEOUT_S, metadata=metadata
             )
         except TdpError as error:
             raise _meant(error) from error

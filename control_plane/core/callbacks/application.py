@@ -3,14 +3,11 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import Final
 
 from control_plane.core.callbacks.domain import no_target
 from control_plane.core.callbacks.ports import CallbackDirectory, CallbackTransport
+from control_plane.limits import DISABLED_RECHECK_S
 from foundation.outbox.model import Held, OutboxRow, Outcome
-
-DISABLED_RECHECK_S: Final = 30.0
-"""A replica may not have heard yet that an endpoint was enabled again."""
 
 
 class CallbackPublisher:

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from control_plane.limits import RETRY_AFTER_S_MAX
 from foundation.outbox.model import Dead, Delivered, Held, Outcome, Retry
 
 GONE: Final = 410
 TOO_MANY_REQUESTS: Final = 429
 UNAVAILABLE: Final = 503
-RETRY_AFTER_S_MAX: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,10 @@ from control_plane.core.executions.failures import Failure
 from control_plane.core.executions.step_state import STEP_MACHINE, StepStatus
 from control_plane.core.expressions.errors import ExpressionFailedError
 from control_plane.core.expressions.template import Expression
-from control_plane.core.expressions.values import DOCUMENT_BYTES_MAX, JsonValue, to_json
+from control_plane.core.expressions.values import JsonValue, to_json
 from control_plane.core.workflows.compiling import CompiledStep
 from control_plane.core.workflows.parsing import ITEMS_MAX
+from control_plane.limits import DOCUMENT_BYTES_MAX
 
 # An item in back-off is READY, and keeps its place.
 _ACTIVE: Final = frozenset({StepStatus.READY, StepStatus.RUNNING, StepStatus.WAITING})

@@ -6,9 +6,9 @@ from typing import Final
 
 from control_plane.core.errors import ControlPlaneError
 from control_plane.core.executions.execution_state import ExecutionStatus
+from control_plane.limits import FILTER_CHARS_MAX
 from foundation.errors import InvalidArgumentError
 
-FILTER_CHARS_MAX: Final = 1_000
 _TERM: Final = re.compile(
     r"""\s*(?P<field>[a-z_]+(?:\.[A-Za-z0-9_./-]+)?)\s*=\s*"""
     r"""(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[A-Za-z0-9_.:-]+))\s*"""

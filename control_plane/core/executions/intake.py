@@ -38,6 +38,13 @@ from control_plane.core.workflows.compiling import CompiledWorkflows
 from control_plane.core.workflows.constraints import merge_constraints
 from control_plane.core.workflows.ports import PublishedWorkflow
 from control_plane.core.workflows.publishing import digest_of
+from control_plane.limits import (
+    EXTERNAL_REF_CHARS_MAX,
+    LABEL_CHARS_MAX,
+    LABEL_COUNT_MAX,
+    PRIORITY_MAX,
+    TASK_NAME_CHARS_MAX,
+)
 from foundation.canonical_json import JsonText, canonical_json, request_hash
 from foundation.clock import Clock
 from foundation.errors import FailedPreconditionError, FieldViolation, InvalidArgumentError
@@ -45,11 +52,6 @@ from foundation.failpoints import failpoint
 from foundation.ids import IdSource, parse_id
 from foundation.principals import Principal, PrincipalKind, Scope
 
-NAME_CHARS_MAX: Final = 200
-EXTERNAL_REF_CHARS_MAX: Final = 200
-PRIORITY_MAX: Final = 100
-LABEL_COUNT_MAX: Final = 32
-LABEL_CHARS_MAX: Final = 63
 _OPERATION: Final = "CreateTask"
 
 
@@ -276,8 +278,8 @@ def _violations(request: CreateTask) -> list[FieldViolation]:
     name_chars = len(request.name.strip())
     check(
         "name",
-        holds=1 <= name_chars <= NAME_CHARS_MAX,
-        description=f"has {name_chars} characters after trimming: send 1 to {NAME_CHARS_MAX}",
+        holds=1 <= name_chars <= TASK_NAME_CHARS_MAX,
+        description=f"has {name_chars} characters after trimming: send 1 to {TASK_NAME_CHARS_MAX}",
     )
     check(
         "external_ref",

@@ -13,12 +13,8 @@ from typing import Final, TypeAlias, Union
 from control_plane.core.expressions.errors import ExpressionFailedError, ExpressionInvalidError
 from control_plane.core.expressions.lexer import References, closing_brace, references
 from control_plane.core.expressions.ports import CompiledExpression, ExpressionCompiler
-from control_plane.core.expressions.values import (
-    DOCUMENT_BYTES_MAX,
-    JsonValue,
-    longest_list,
-    to_json,
-)
+from control_plane.core.expressions.values import JsonValue, longest_list, to_json
+from control_plane.limits import DOCUMENT_BYTES_MAX
 
 EXPRESSION_CHARS_MAX: Final = 4_096
 # map and filter copy their list for each item, holding the interpreter: 2,000 items take

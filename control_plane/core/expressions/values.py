@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from control_plane.core.errors import DocumentInvalidError
+from control_plane.limits import DOCUMENT_DEPTH_MAX
 
 JsonValue: TypeAlias = (
     bool | int | float | str | Sequence["JsonValue"] | Mapping[str, "JsonValue"] | None
 )
-
-DOCUMENT_BYTES_MAX: Final = 256 * 1024
-DOCUMENT_DEPTH_MAX: Final = 64
 
 
 def to_json(value: JsonValue) -> str:

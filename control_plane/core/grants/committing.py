@@ -9,10 +9,10 @@ from control_plane.core.executions.domain import AttemptId
 from control_plane.core.executions.failures import Failure
 from control_plane.core.executions.outcomes import Aftermath, Settlement
 from control_plane.core.wakeups import LocalHints
+from control_plane.limits import ARTIFACTS_PER_COMMIT_PART_MAX
 from foundation.errors import ErrorCode, TdpError
 from foundation.outbox.model import Delivered, OutboxRow, Outcome, Retry
 
-ARTIFACTS_PER_PART_MAX: Final = 500
 _REFUSED: Final = frozenset(
     {
         ErrorCode.FAILED_PRECONDITION,
@@ -117,7 +117,7 @@ class CommitPublisher:
 
     async def _commit_parts(self, order: CommitOrder) -> None:
         artifacts = await self._store.reported(order.attempt_id)
-        size = ARTIFACTS_PER_PART_MAX
+        size = ARTIFACTS_PER_COMMIT_PART_MAX
         parts = [artifacts[start : start + size] for start in range(0, len(artifacts), size)]
         for number, part in enumerate(parts, start=1):
             await self._committer.commit(order, part, number, len(parts))

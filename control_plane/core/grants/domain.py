@@ -3,12 +3,18 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
 from control_plane.core.errors import ControlPlaneError
 from control_plane.core.workflows.domain import WorkflowDefinition
+from control_plane.limits import (
+    ARTIFACT_PATH_BYTES_MAX,
+    ARTIFACT_TYPE_CHARS_MAX,
+    ARTIFACTS_PER_CALL_MAX,
+    GRANT_TTL_MAX,
+)
 from foundation.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
@@ -16,11 +22,6 @@ from foundation.errors import (
     PermissionDeniedError,
 )
 from foundation.secrets import SecretPlace
-
-GRANT_TTL_MAX: Final = timedelta(minutes=15)
-PATH_BYTES_MAX: Final = 1_024
-TYPE_CHARS_MAX: Final = 100
-ARTIFACTS_PER_CALL_MAX: Final = 200
 
 
 class LeaseLostError(ControlPlaneError, FailedPreconditionError):
@@ -204,12 +205,12 @@ def check_places(places: tuple[ArtifactPlace, ...]) -> None:
 def _problem_of(place: ArtifactPlace) -> tuple[str, str] | None:
     path = place.relative_path
     segments = path.split("/")
-    if not path or len(path.encode()) > PATH_BYTES_MAX:
-        return "relative_path", f"is empty or over {PATH_BYTES_MAX} bytes"
+    if not path or len(path.encode()) > ARTIFACT_PATH_BYTES_MAX:
+        return "relative_path", f"is empty or over {ARTIFACT_PATH_BYTES_MAX} bytes"
     if any(one in ("", ".", "..") for one in segments) or "\x00" in path or "\\" in path:
         return "relative_path", f"{path!r} is not a plain relative path with / between names"
-    if len(place.type) > TYPE_CHARS_MAX:
-        return "type", f"has {len(place.type)} characters, over {TYPE_CHARS_MAX}"
+    if len(place.type) > ARTIFACT_TYPE_CHARS_MAX:
+        return "type", f"has {len(place.type)} characters, over {ARTIFACT_TYPE_CHARS_MAX}"
     if place.size_bytes_max < 1:
         return "size_bytes_max", f"is {place.size_bytes_max}: send at least 1"
     return None

@@ -17,10 +17,8 @@ from control_plane.core.nodes.errors import NodeNotReadingError, SessionReplaced
 from control_plane.core.nodes.leases import ListedLease
 from control_plane.core.scheduling.domain import Runtime
 from control_plane.core.wakeups import LocalHints
+from control_plane.limits import OUTGOING_COUNT_MAX
 from foundation.errors import TdpError
-
-OUTGOING_COUNT_MAX = 256
-"""Messages that may wait for one node to read; a node that lets more pile up is cut off."""
 
 
 @dataclass(frozen=True, slots=True)

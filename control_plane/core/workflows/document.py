@@ -14,10 +14,9 @@ from typing import Any, Final
 import yaml
 
 from control_plane.core.errors import DocumentInvalidError
-from control_plane.core.expressions.values import DOCUMENT_DEPTH_MAX, JsonValue, from_json
+from control_plane.core.expressions.values import JsonValue, from_json
 from control_plane.core.workflows.errors import DefinitionInvalidError
-
-DEFINITION_BYTES_MAX: Final = 1024 * 1024
+from control_plane.limits import DEFINITION_BYTES_MAX, DOCUMENT_DEPTH_MAX
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INTEGER = re.compile(r"[-+]?\d{1,400}|0x[0-9a-fA-F]{1,300}|0o[0-7]{1,400}")

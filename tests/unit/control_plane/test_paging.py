@@ -2,14 +2,8 @@
 
 import pytest
 
-from control_plane.core.paging import (
-    PAGE_SIZE_DEFAULT,
-    PAGE_SIZE_MAX,
-    PageTokenInvalidError,
-    page_position,
-    page_size,
-    page_token,
-)
+from control_plane.core.paging import PageTokenInvalidError, page_position, page_size, page_token
+from control_plane.limits import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
 from foundation.errors import InvalidArgumentError
 
 

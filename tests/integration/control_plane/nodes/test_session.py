@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from control_plane.core.nodes.domain import EventFate
-from control_plane.core.nodes.session import OUTGOING_COUNT_MAX, EventsStored
+from control_plane.core.nodes.session import EventsStored
 from control_plane.failpoints import CONTROL_PLANE_FAILPOINTS
+from control_plane.limits import OUTGOING_COUNT_MAX
 from foundation.errors import ErrorCode, TdpError
 from foundation.failpoints import install_failpoints, uninstall_failpoints
 from tdp.node.v1 import node_service_pb2 as pb

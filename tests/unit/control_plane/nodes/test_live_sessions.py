@@ -6,15 +6,10 @@ import pytest
 
 from control_plane.core.nodes.commands import CommandKind
 from control_plane.core.nodes.domain import NodeState, SentCommand, SessionRef, lease
-from control_plane.core.nodes.session import (
-    OUTGOING_COUNT_MAX,
-    Heartbeat,
-    HeartbeatAnswer,
-    LiveSessions,
-    Session,
-)
+from control_plane.core.nodes.session import Heartbeat, HeartbeatAnswer, LiveSessions, Session
 from control_plane.core.scheduling.domain import Runtime
 from control_plane.core.wakeups import LocalHints
+from control_plane.limits import OUTGOING_COUNT_MAX
 
 LEASE = lease("a", 1)
 
