@@ -1,4 +1,4 @@
-"""What a person with buf and a key can do, without any file of ours."""
+"""What buf shows in its own way: services, methods, errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.interop.clients import WORKFLOW_FILE, Target, buf_curl
+from tests.interop.clients import Target, buf_curl
 
 pytestmark = pytest.mark.interop
 
@@ -20,53 +20,6 @@ def test_buf_lists_services_and_methods(target: Target) -> None:
     assert {TASKS, WORKFLOWS, "grpc.health.v1.Health"} <= set(services)
     methods = buf_curl(target, "", "--list-methods").output.split()
     assert {f"{TASKS}/CreateTask", f"{TASKS}/WatchExecution"} <= set(methods)
-
-
-def test_buf_asks_for_health(target: Target) -> None:
-    """The server says that it is serving."""
-    answer = buf_curl(target, "grpc.health.v1.Health/Check", request={})
-    assert answer.document == {"status": "SERVING"}
-
-
-def test_buf_publishes_a_workflow(target: Target) -> None:
-    """An operator's key publishes; the same content again changes nothing."""
-    definition = WORKFLOW_FILE.read_text(encoding="utf-8")
-    answer = buf_curl(
-        target,
-        f"{WORKFLOWS}/PublishWorkflow",
-        request={"definition": definition},
-        key=target.admin_key,
-    ).document
-    assert answer["workflow"]["version"] == "1"
-    assert "changed" not in answer
-
-
-def test_buf_creates_a_task_and_watches_it(target: Target, key: str) -> None:
-    """A task goes from CreateTask over the stream of its events to its output."""
-    request = {
-        "idempotency_key": key,
-        "name": "from buf",
-        "workflow_name": "interop-two-steps",
-        "input_json": '{"value": 7}',
-    }
-    created = buf_curl(
-        target, f"{TASKS}/CreateTask", request=request, key=target.client_key
-    ).document
-    assert created["outcome"] == "MUTATION_OUTCOME_CREATED"
-    messages = buf_curl(
-        target,
-        f"{TASKS}/WatchExecution",
-        request={"execution_id": created["executionId"]},
-        key=target.client_key,
-    ).documents
-    assert messages[-1]["event"]["type"] == "execution.succeeded"
-    found = buf_curl(
-        target,
-        f"{TASKS}/GetTask",
-        request={"task_id": created["taskId"]},
-        key=target.client_key,
-    ).document
-    assert json.loads(found["task"]["currentExecution"]["outputJson"]) == {"value": 7}
 
 
 def test_buf_shows_the_details_of_an_error(target: Target) -> None:
