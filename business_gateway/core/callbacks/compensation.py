@@ -155,8 +155,7 @@ class Compensation:
                 order_id=order.order_id,
                 execution_id=order.execution_id,
             )
-            if order.is_final:
-                await self._store.close_gap(order.order_id, order.run)
+            await self._store.close_gap(order.order_id, order.run)
 
     async def _fetch_newer(self, order: StaleOrder) -> None:
         """Look for a run that was begun elsewhere, or whose every callback was lost."""

@@ -90,7 +90,6 @@ class StaleOrder:
     execution_id: str
     run: int
     contiguous: int
-    is_final: bool
 
 
 class StaleOrderStore(Protocol):
@@ -112,7 +111,7 @@ class StaleOrderStore(Protocol):
         ...
 
     async def close_gap(self, order_id: str, run: int) -> None:
-        """Give up what is missing of a run that the platform no longer knows."""
+        """Give up what is missing of a finished run that the platform no longer knows."""
         ...
 
 

@@ -157,7 +157,7 @@ from taken
 where orders.order_id = taken.order_id
 returning
     orders.order_id, orders.task_id, orders.execution_id, orders.run,
-    orders.last_contiguous_sequence, orders.status;
+    orders.last_contiguous_sequence;
 
 -- name: take_gaps
 -- purpose: takes orders that were seen to miss events, unless those have come meanwhile
@@ -176,7 +176,7 @@ from gaps
 where orders.order_id = gaps.order_id
 returning
     orders.order_id, orders.task_id, orders.execution_id, orders.run,
-    orders.last_contiguous_sequence, orders.status;
+    orders.last_contiguous_sequence;
 
 -- name: next_stale
 -- purpose: says how long the sweep may sleep

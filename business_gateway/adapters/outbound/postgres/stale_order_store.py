@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from business_gateway.core.callbacks.ports import StaleOrder
-from business_gateway.core.orders.state_machine import OrderStatus, is_final
 from foundation.failpoints import failpoint
 from foundation.postgres.named_sql import NamedSql
 from foundation.postgres.pool import Database, Record
@@ -47,5 +46,4 @@ def _stale(row: Record) -> StaleOrder:
         execution_id=str(row["execution_id"]),
         run=row["run"],
         contiguous=row["last_contiguous_sequence"],
-        is_final=is_final(OrderStatus(row["status"])),
     )

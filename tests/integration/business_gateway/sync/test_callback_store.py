@@ -229,6 +229,18 @@ async def test_a_new_run_forgets_the_cancel_and_when_the_last_ended(
     assert (await desk.order(ORDERS[0]))["completed_at"] > ended["completed_at"]
 
 
+async def test_runs_that_end_within_one_batch_end_anew(
+    store: PostgresNewsStore, desk: Desk
+) -> None:
+    """A second run that begins and ends in one transaction has its own completed_at."""
+    await desk.new_order(ORDERS[0])
+    await store.add(arrivals([of_order(ORDERS[0], event(1, 1, "FAILED"))]))
+    first = (await desk.order(ORDERS[0]))["completed_at"]
+    second = [event(2, 1, "CREATED"), event(2, 2, "SUCCEEDED", 100)]
+    await store.add(arrivals([of_order(ORDERS[0], one) for one in second]))
+    assert (await desk.order(ORDERS[0]))["completed_at"] > first
+
+
 async def test_an_event_at_fault_fails_alone_and_is_not_acknowledged(
     store: PostgresNewsStore, desk: Desk
 ) -> None:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from business_gateway.adapters.outbound.postgres.command_store import PostgresCommandOrders
 from business_gateway.core.callbacks.envelope import parse_envelope
 from business_gateway.core.callbacks.ports import Arrival
 from business_gateway.sync_failpoints import SYNC_FAILPOINTS
@@ -222,6 +223,45 @@ async def test_a_cancel_waits_for_a_submit_that_was_driven_again(sync: Sync) -> 
     await sync.pump.run_once()
     assert (await sync.desk.command(cancel_id))["status"] == "PUBLISHED"
     assert len(sync.platform.asked(pb.CancelTaskRequest)) == 1
+
+
+async def test_a_cancel_behind_a_quarantined_submit_waits_for_people(sync: Sync) -> None:
+    """Nobody knows whether the platform took the order, so nothing is decided here."""
+    order_id = await sync.desk.new_order()
+    await sync.desk.submit(order_id)
+    await sync.desk.database.fetch("update command_outbox set status = 'QUARANTINED'")
+    cancel_id = await sync.desk.add_command(order_id, "CANCEL", run=0, reason="")
+    await sync.pump.run_once()
+    cancel = await sync.desk.command(cancel_id)
+    assert (cancel["status"], cancel["attempts"]) == ("FAILED", 1)
+    assert "drive it again" in cancel["last_error"]
+    assert (await sync.desk.order(order_id))["status"] == "SUBMITTING"
+
+
+async def test_an_order_that_may_still_be_submitted_is_not_closed(sync: Sync) -> None:
+    """Only under a DEAD SUBMIT, looked at in the very statement that closes."""
+    orders = PostgresCommandOrders(sync.desk.database)
+    order_id = await sync.desk.new_order()
+    await sync.desk.submit(order_id)
+    assert not await orders.close_unsubmitted(order_id)
+    await sync.desk.database.fetch("update command_outbox set status = 'DEAD'")
+    assert await orders.close_unsubmitted(order_id)
+    assert not await orders.close_unsubmitted(order_id)
+    assert (await sync.desk.order(order_id))["change_kind"] == "CLOSED"
+
+
+@pytest.mark.parametrize(("run", "platform_status"), [(1, "CANCELING"), (7, "RUNNING")])
+async def test_a_refused_cancel_that_no_longer_matters_changes_nothing(
+    sync: Sync, run: int, platform_status: str
+) -> None:
+    """The platform cancels already, or the refused cancel was another run's."""
+    order_id = await submitted(sync)
+    await sync.desk.set_order(order_id, "CANCELING", platform_status)
+    await sync.desk.add_command(order_id, "CANCEL", run=run, reason="")
+    sync.platform.refusals["CancelTask"].append(PermissionDeniedError("no"))
+    before = await sync.desk.order(order_id)
+    await sync.pump.run_once()
+    assert await sync.desk.order(order_id) == before
 
 
 async def test_a_submit_driven_again_after_a_local_cancel_submits_nothing(sync: Sync) -> None:
