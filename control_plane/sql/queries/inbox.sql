@@ -27,27 +27,40 @@ returning event_id, accepted, reason, (xmax = 0) as is_new;
 
 -- name: report_artifacts
 -- purpose: notes which allocated artifacts were uploaded, and answers how many each attempt reported
--- An upload of the same path by an earlier process of the node is given up. $1–$7: one row an
--- artifact, none twice; $8: the attempts to count, with those rows counted in.
+-- A resumed attempt also reports what the node's process before wrote, so the place is found by its
+-- reference; of several, the reporting process's own. Other places of the same path are given up.
+-- $1–$7: one row an artifact, none twice; $8: the attempts to count, with those rows counted in.
 with given as materialized (
     select *
     from unnest(
         $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bigint[], $6::bytea[], $7::text[]
     ) as given (attempt_id, boot_id, relative_path, resource_ref, size_bytes, sha256, media_type)
 ),
+written as (
+    select distinct on (given.attempt_id, given.relative_path)
+        given.*,
+        artifacts.boot_id as writer_boot_id
+    from given
+    inner join artifacts
+        on given.attempt_id = artifacts.attempt_id
+        and given.relative_path = artifacts.relative_path
+        and given.resource_ref = artifacts.resource_ref
+    where artifacts.status in ('ALLOCATED', 'REPORTED')
+    order by
+        given.attempt_id, given.relative_path, given.boot_id desc,
+        artifacts.boot_id = given.boot_id desc, artifacts.boot_id desc
+),
 reported as (
     update artifacts
     set
         status = 'REPORTED',
-        size_bytes = given.size_bytes,
-        sha256 = given.sha256,
-        media_type = given.media_type
-    from given
-    where artifacts.attempt_id = given.attempt_id
-        and artifacts.boot_id = given.boot_id
-        and artifacts.relative_path = given.relative_path
-        and artifacts.resource_ref = given.resource_ref
-        and artifacts.status in ('ALLOCATED', 'REPORTED')
+        size_bytes = written.size_bytes,
+        sha256 = written.sha256,
+        media_type = written.media_type
+    from written
+    where artifacts.attempt_id = written.attempt_id
+        and artifacts.boot_id = written.writer_boot_id
+        and artifacts.relative_path = written.relative_path
     returning artifacts.attempt_id, artifacts.boot_id, artifacts.relative_path
 ),
 superseded as (
