@@ -11,13 +11,11 @@ from control_plane.core.executions.domain import AttemptId
 from control_plane.core.executions.failures import Failure
 from control_plane.core.executions.outcomes import Settlement
 from control_plane.core.nodes.domain import (
-    ArtifactsReported,
     CommandAck,
     CommandDemand,
     HeartbeatList,
     NodeEvent,
     ProgressMark,
-    ReportedArtifact,
     SessionRef,
     WorkSucceeded,
 )
@@ -30,6 +28,7 @@ from tests.integration.control_plane.nodes.world import (
     World,
     event,
     failure,
+    reported,
     stop_report,
     success,
 )
@@ -63,26 +62,18 @@ async def _scene(world: World) -> tuple[list[SessionRef], list[Attempt]]:
             reason,
         )
     for attempt in attempts[6:9]:
-        await world.database.fetch(
-            "insert into artifacts (attempt_id, boot_id, relative_path, execution_id, step_key,"
-            " item_index, collection_ref, resource_ref, type, media_type, size_bytes_max)"
-            " values ($1, $2, 'p', $3, 'work', -1, 'c', 'r', 't', 'm', 10)",
-            attempt.attempt_id,
-            attempt.node_id,
-            attempt.execution_id,
-        )
+        await world.allocate(attempt, "p")
     return sessions, attempts
 
 
 def _some_event(random: Random, attempt: Attempt, attempts: list[Attempt]) -> NodeEvent:
-    upload = ReportedArtifact("p", "r", 3, b"h" * 32, "m")
     kinds: list[Callable[[], NodeEvent]] = [
         lambda: failure(attempt, retryable=random.random() < 0.5),
         lambda: stop_report(attempt, random.choice([None, *StopReason])),
         lambda: success(attempt, lease_version=2),
         lambda: success(attempt, node_id=random.choice(attempts).node_id),
         lambda: success(attempt, attempt_id=IDS.new_id()),
-        lambda: event(attempt, ArtifactsReported([upload])),
+        lambda: event(attempt, reported("p")),
         lambda: event(attempt, WorkSucceeded('{"a":1}', 1, "c")),
         lambda: success(attempt, "[]"),
         lambda: success(attempt),

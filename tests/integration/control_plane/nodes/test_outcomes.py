@@ -7,9 +7,7 @@ from control_plane.core.executions.domain import AttemptId, ExecutionId, StepKey
 from control_plane.core.executions.failures import Failure
 from control_plane.core.executions.outcomes import Aftermath, Settlement, StopOrder
 from control_plane.core.nodes.domain import (
-    ArtifactsReported,
     CommandDemand,
-    ReportedArtifact,
     SessionRef,
     WorkSucceeded,
 )
@@ -19,6 +17,7 @@ from tests.integration.control_plane.nodes.world import (
     World,
     event,
     failure,
+    reported,
     stop_report,
     success,
 )
@@ -112,32 +111,13 @@ async def test_output_that_breaks_the_schema_fails_the_attempt(world: World) -> 
     assert (await world.fetch_step(attempt))["status"] == "FAILED"
 
 
-async def _allocate(world: World, attempt: Attempt, *paths: str) -> None:
-    for path in paths:
-        await world.database.fetch(
-            "insert into artifacts (attempt_id, boot_id, relative_path, execution_id, step_key,"
-            " item_index, collection_ref, resource_ref, type, media_type, size_bytes_max)"
-            " values ($1, $2, $3, $4, 'work', -1, 'c', 'ref:' || $3, 't', 'm', 10)",
-            attempt.attempt_id,
-            attempt.node_id,
-            path,
-            attempt.execution_id,
-        )
-
-
-def _reported(*paths: str) -> ArtifactsReported:
-    return ArtifactsReported(
-        [ReportedArtifact(path, f"ref:{path}", 5, b"s" * 32, "image/png") for path in paths]
-    )
-
-
 async def test_a_success_with_artifacts_waits_for_their_commit(world: World) -> None:
     """The result is pending: capacity free, no lease, one commit row; settling it ends it."""
     node_id = await world.add_node()
     attempt = await world.new_attempt(node_id)
-    await _allocate(world, attempt, "a", "b")
+    await world.allocate(attempt, "a", "b")
     done = event(attempt, WorkSucceeded('{"n":2}', 2, "coll"))
-    fates, aftermath = await world.inbox.accept([event(attempt, _reported("a", "b")), done])
+    fates, aftermath = await world.inbox.accept([event(attempt, reported("a", "b")), done])
     assert [fate.accepted for fate in fates] == [True, True]
     assert aftermath.commits_artifacts
     row = await world.fetch_attempt(attempt)
@@ -172,8 +152,8 @@ async def test_a_refused_commit_is_repeated_as_a_failure(world: World) -> None:
     """A mismatch found by the provider fails the attempt retryably."""
     node_id = await world.add_node()
     attempt = await world.new_attempt(node_id)
-    await _allocate(world, attempt, "a")
-    await world.inbox.accept([event(attempt, _reported("a"))])
+    await world.allocate(attempt, "a")
+    await world.inbox.accept([event(attempt, reported("a"))])
     await world.inbox.accept([event(attempt, WorkSucceeded("{}", 1, "coll"))])
     wrong = Failure("ARTIFACT_MISMATCH", "other bytes", retryable=True)
     await world.inbox.settle([Settlement(AttemptId(attempt.attempt_id), wrong)])

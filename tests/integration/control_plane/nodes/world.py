@@ -18,12 +18,14 @@ from control_plane.core.executions.attempt_state import StopReason
 from control_plane.core.executions.failures import Failure
 from control_plane.core.nodes.commands import RunPayload
 from control_plane.core.nodes.domain import (
+    ArtifactsReported,
     CapabilityDeclaration,
     Fact,
     HeldAttempt,
     Hello,
     NodeEvent,
     OpenedSession,
+    ReportedArtifact,
     WorkFailed,
     WorkStopped,
     WorkSucceeded,
@@ -292,6 +294,19 @@ class World:
         (row,) = await self.database.fetch("select * from nodes where node_id = $1", node_id)
         return dict(row)
 
+    async def allocate(self, attempt: Attempt, *paths: str) -> None:
+        """Make places for artifacts of an attempt, each with `ref:` and its path as reference."""
+        for path in paths:
+            await self.database.fetch(
+                "insert into artifacts (attempt_id, boot_id, relative_path, execution_id, step_key,"
+                " item_index, collection_ref, resource_ref, type, media_type, size_bytes_max)"
+                " values ($1, $2, $3, $4, 'work', -1, 'c', 'ref:' || $3, 't', 'm', 10)",
+                attempt.attempt_id,
+                attempt.node_id,
+                path,
+                attempt.execution_id,
+            )
+
     async def dump(self) -> dict[str, list[tuple[Any, ...]]]:
         """Everything that a batch may change, without times and made ids, in a stable order."""
         return {name: await self.rows(statement) for name, statement in _DUMPS.items()}
@@ -356,3 +371,10 @@ def failure(attempt: Attempt, *, retryable: bool = True, **changes: object) -> N
 
 def stop_report(attempt: Attempt, reason: StopReason | None, **changes: object) -> NodeEvent:
     return event(attempt, WorkStopped(reason), **changes)
+
+
+def reported(*paths: str) -> ArtifactsReported:
+    """The report of the uploads to such places."""
+    return ArtifactsReported(
+        [ReportedArtifact(path, f"ref:{path}", 5, b"s" * 32, "image/png") for path in paths]
+    )
