@@ -74,7 +74,7 @@ class Connection:
             raise NotConfiguredError(
                 f"no gateway is known: {_HINT}s TDP_CLI_GATEWAY_URL and TDP_CLI_GATEWAY_KEY"
             )
-        return self.gateway_url.rstrip("/"), self.gateway_key
+        return self.gateway_url.rstrip("/"), _sendable("TDP_CLI_GATEWAY_KEY", self.gateway_key)
 
     @asynccontextmanager
     async def control(self) -> AsyncIterator["ControlPlane"]:
@@ -84,9 +84,10 @@ class Connection:
                 f"no control plane is known: {_HINT}s TDP_CLI_CONTROL_TARGET and "
                 "TDP_CLI_CONTROL_KEY"
             )
+        metadata = bearer_metadata(_sendable("TDP_CLI_CONTROL_KEY", self.control_key))
         tls = ClientTls() if self.control_tls else None
         async with open_channel(ChannelConfig(target=self.control_target, tls=tls)) as channel:
-            yield ControlPlane(channel, bearer_metadata(self.control_key))
+            yield ControlPlane(channel, metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +110,22 @@ def _saved(path: Path) -> dict[str, Any]:
     try:
         saved = json.loads(path.read_text()) if path.exists() else {}
     except (OSError, ValueError) as error:
-        raise NotConfiguredError(f"{path} cannot be read ({error}): remove it") from None
+        raise NotConfiguredError(
+            f"{path} cannot be read ({error}): let TDP_CLI_CONTEXT name the context.json that "
+            "`tdp dev` wrote"
+        ) from None
     if not isinstance(saved, dict):
         raise NotConfiguredError(f"{path} was not written by `tdp dev`: remove it")
     return saved
+
+
+def _sendable(name: str, key: str) -> str:
+    """Return the key, which is never shown; NotConfiguredError if no header can carry it."""
+    if key.isascii() and key.isprintable() and " " not in key:
+        return key
+    raise NotConfiguredError(
+        f"{name} has characters that no key has (a space, a line break?): copy the key anew"
+    )
 
 
 def _variable(name: str, otherwise: str) -> str:

@@ -213,6 +213,11 @@ class GatewayClient:
                 if response.status >= _REFUSED:
                     raise _problem(response.status, await response.text())
                 yield response
+        except aiohttp.InvalidURL as error:
+            raise InvalidArgumentError(
+                f"the gateway's URL {self._url!r} is none: let TDP_CLI_GATEWAY_URL be such as "
+                "http://127.0.0.1:8080"
+            ) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnavailableError(f"{self._url} does not answer: {error}") from error
 

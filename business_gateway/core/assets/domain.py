@@ -202,10 +202,9 @@ def magic_rejection(first_bytes: bytes) -> Rejection | None:
     """Look at the first four bytes; whether the archive is sound shows when it is cleaned."""
     if first_bytes[:ZIP_MAGIC_BYTES] in _ZIP_MAGICS:
         return None
-    shown = first_bytes[:ZIP_MAGIC_BYTES].hex() or "nothing"
-    return Rejection(
-        RejectionReason.NOT_ZIP, f"the file begins with {shown}, which no ZIP archive does"
-    )
+    shown = first_bytes[:ZIP_MAGIC_BYTES].hex()
+    found = f"begins with {shown}, which no ZIP archive does" if shown else "is empty"
+    return Rejection(RejectionReason.NOT_ZIP, f"the file {found}: upload a ZIP archive")
 
 
 def hash_rejection(sha256: bytes, declared_sha256: bytes | None) -> Rejection | None:

@@ -217,8 +217,11 @@ def _diagnosis(failure_json: str | None, status: str) -> str:
     failure = json.loads(failure_json, parse_int=str, parse_float=str)
     if not isinstance(failure, dict):
         return f"The platform reported {status or 'a failure'}."
-    reason, message = failure.get("reason") or status, failure.get("message") or "no message"
     step = f" (step {failure['step_key']})" if failure.get("step_key") else ""
+    # That a step failed says less than why it did.
+    if isinstance(cause := failure.get("cause"), dict) and cause.get("reason"):
+        failure = cause
+    reason, message = failure.get("reason") or status, failure.get("message") or "no message"
     return _UNSTORABLE.sub("?", f"{reason}{step}: {message}")[:DIAGNOSIS_CHARS_MAX]
 
 

@@ -266,7 +266,10 @@ def _text_violations(mode: str, text: str) -> list[FieldViolation]:
     if mode == ProcessingMode.ARCHIVE_CLEAN_THEN_WATERMARK and not (
         1 <= len(text) <= WATERMARK_CHARS_MAX and is_storable(text)
     ):
-        found = f"has {len(text)} characters after trimming: send 1 to {WATERMARK_CHARS_MAX}"
+        found = (
+            f"has {len(text)} characters after trimming: send 1 to {WATERMARK_CHARS_MAX}, "
+            "without NUL"
+        )
         return [FieldViolation("watermark_text", found, "WATERMARK_TEXT_LENGTH")]
     return []
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from foundation.errors import InvalidArgumentError
 from tdp.control.v1 import workflow_service_pb2 as workflows
 from tdp.control.v1 import workflow_service_pb2_grpc
 from tools.cli.connection import Connection
@@ -59,7 +60,7 @@ async def _publish(files: list[Path], *, check_only: bool, as_json: bool) -> Non
         publish = Stub(control.channel).PublishWorkflow
         for path in files:
             request = workflows.PublishWorkflowRequest(
-                definition=path.read_text("utf-8"), validate_only=check_only
+                definition=_definition(path), validate_only=check_only
             )
             answer = await control.ask(publish, request)
             show(
@@ -69,6 +70,16 @@ async def _publish(files: list[Path], *, check_only: bool, as_json: bool) -> Non
                     console, answer, check_only=check_only
                 ),
             )
+
+
+def _definition(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidArgumentError(
+            f"{path} is no text in UTF-8 (byte {error.start}): name a YAML or JSON file",
+            reason="WORKFLOW_INVALID",
+        ) from None
 
 
 def _render_published(

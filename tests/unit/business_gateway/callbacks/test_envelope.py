@@ -84,6 +84,14 @@ def test_output_and_failure_keep_every_digit() -> None:
     assert event.diagnosis == "ARCHIVE_ENCRYPTED (step clean): no ? key"
 
 
+def test_the_diagnosis_is_what_made_the_step_fail() -> None:
+    """The cause's reason and words, since STEP_FAILED says nothing to who sent the archive."""
+    cause = {"reason": "ARCHIVE_CRC_MISMATCH", "message": "entry 'b.txt' is damaged"}
+    failure = {"reason": "STEP_FAILED", "message": "step clean failed: …", "step_key": "clean"}
+    event = parse_envelope(body(status="FAILED", failure=failure | {"cause": cause}), APPLICATION)
+    assert event.diagnosis == "ARCHIVE_CRC_MISMATCH (step clean): entry 'b.txt' is damaged"
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [

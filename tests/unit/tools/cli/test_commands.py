@@ -156,3 +156,43 @@ def test_a_damaged_context_file_is_refused(
     monkeypatch.setenv("TDP_CLI_CONTEXT", str(path))
     assert run(monkeypatch, "node", "list") == ExitCode.REFUSED
     assert os.fspath(path) in capsys.readouterr().err.replace("\n", "")
+
+
+@pytest.mark.parametrize("key", ["two\nlines", "with space", "键"])
+def test_a_key_that_no_header_carries_is_refused_unshown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, key: str
+) -> None:
+    """A key that was copied wrongly is refused by its variable's name, without a stack trace."""
+    monkeypatch.setenv("TDP_CLI_CONTEXT", str(tmp_path / "none.json"))
+    for name, value in {"GATEWAY_URL": "http://g", "CONTROL_TARGET": "c:1"}.items():
+        monkeypatch.setenv(f"TDP_CLI_{name}", value)
+    for command, variable in (("order", "GATEWAY_KEY"), ("node", "CONTROL_KEY")):
+        monkeypatch.setenv(f"TDP_CLI_{variable}", key)
+        assert run(monkeypatch, command, "list") == ExitCode.REFUSED
+        said = capsys.readouterr().err
+        assert f"TDP_CLI_{variable}" in said
+        assert key not in said
+
+
+def test_an_address_that_is_no_url_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A wrong address is wrong input: it is said at once, not tried again as unreachable."""
+    monkeypatch.setenv("TDP_CLI_CONTEXT", str(tmp_path / "none.json"))
+    monkeypatch.setenv("TDP_CLI_GATEWAY_URL", "nonsense")
+    monkeypatch.setenv("TDP_CLI_GATEWAY_KEY", "k")
+    assert run(monkeypatch, "order", "list") == ExitCode.REFUSED
+    assert "TDP_CLI_GATEWAY_URL" in capsys.readouterr().err
+
+
+def test_a_workflow_file_that_is_no_text_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """An archive given as a definition is refused by its name, before anything is sent."""
+    file = tmp_path / "photos.zip"
+    file.write_bytes(b"PK\x03\x04\xc0")
+    monkeypatch.setenv("TDP_CLI_CONTEXT", str(tmp_path / "none.json"))
+    monkeypatch.setenv("TDP_CLI_CONTROL_TARGET", "127.0.0.1:1")
+    monkeypatch.setenv("TDP_CLI_CONTROL_KEY", "k")
+    assert run(monkeypatch, "workflow", "publish", str(file)) == ExitCode.REFUSED
+    assert "WORKFLOW_INVALID" in capsys.readouterr().err
