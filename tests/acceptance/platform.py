@@ -31,6 +31,7 @@ NOOP_FILE: Final = Path(__file__).with_name("noop.yaml")
 ROOT: Final = Path(__file__).resolve().parents[2]
 PATIENCE_S: Final = 45.0
 SETTLING_S: Final = 20.0
+LOOK_PERIOD_S: Final = 0.2
 KILLED: Final = -9
 
 
@@ -176,9 +177,20 @@ async def attempts_of(control: ControlPlane, execution_id: str) -> Sequence[task
     return (await control.ask(stub.ListAttempts, request)).attempts
 
 
+async def command_published(client: GatewayClient, order_id: str) -> None:
+    """Wait until the order's command is marked: until then it may be submitted once more."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            ladder = await journey.get_evidence(client, order_id)
+            if "PUBLISHED" in ladder["rungs"][0]["summary"]:
+                return
+            await asyncio.sleep(LOOK_PERIOD_S)
+
+
 async def check_done_once(world: World, client: GatewayClient, order: Document) -> Document:
     """Assert that an order is complete and was done once; answer its evidence."""
     assert order["status"] == "COMPLETED", order
+    await command_published(client, order["order_id"])
     async with world.control() as control:
         known = await tasks_of(control, f'external_ref = "{order["order_id"]}"')
         assert [one.task_id for one in known] == [order["task_id"]]

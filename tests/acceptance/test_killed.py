@@ -11,6 +11,7 @@ import pytest
 
 from tdp.control.v1 import task_pb2
 from tests.acceptance.platform import (
+    LOOK_PERIOD_S,
     PATIENCE_S,
     World,
     attempts_of,
@@ -23,7 +24,6 @@ from tools.cli.connection import ControlPlane
 
 # For machines that do much else; alone it takes a fraction.
 pytestmark = pytest.mark.timeout(180)
-LOOK_PERIOD_S = 0.2
 
 NOTHING: frozenset[tuple[int, str]] = frozenset()
 # Process, moment, and the disturbances of which the evidence has to show one (hop, kind); none
