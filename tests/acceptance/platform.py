@@ -213,3 +213,12 @@ async def check_done_once(world: World, client: GatewayClient, order: Document) 
 def disturbances(ladder: Document) -> set[tuple[int, str]]:
     """The hop and kind of each disturbance that the evidence shows."""
     return {(rung["hop"], one["kind"]) for rung in ladder["rungs"] for one in rung["disturbances"]}
+
+
+async def first_attempt_is_lost(control: ControlPlane, execution_id: str) -> None:
+    """Wait until the control plane has given the attempt up; no event tells of it."""
+    async with asyncio.timeout(PATIENCE_S):
+        status = task_pb2.ATTEMPT_STATUS_UNSPECIFIED
+        while status != task_pb2.ATTEMPT_STATUS_LOST:
+            await asyncio.sleep(LOOK_PERIOD_S)
+            status = (await attempts_of(control, execution_id))[0].status

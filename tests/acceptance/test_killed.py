@@ -9,18 +9,14 @@ import asyncio
 
 import pytest
 
-from tdp.control.v1 import task_pb2
 from tests.acceptance.platform import (
-    LOOK_PERIOD_S,
-    PATIENCE_S,
     World,
-    attempts_of,
     check_done_once,
     disturbances,
+    first_attempt_is_lost,
     tasks_of,
     tiny_zip,
 )
-from tools.cli.connection import ControlPlane
 
 # For machines that do much else; alone it takes a fraction.
 pytestmark = pytest.mark.timeout(180)
@@ -84,12 +80,3 @@ async def test_agent_dead_for_longer_than_its_lease(world: World) -> None:
     assert shown.status == 0, shown.stderr
     for words in ("re-leased", "Order accepted", "Order projected", "Verdict: Finished"):
         assert words in shown.stdout
-
-
-async def first_attempt_is_lost(control: ControlPlane, execution_id: str) -> None:
-    """Wait until the control plane has given the attempt up; no event tells of it."""
-    async with asyncio.timeout(PATIENCE_S):
-        status = task_pb2.ATTEMPT_STATUS_UNSPECIFIED
-        while status != task_pb2.ATTEMPT_STATUS_LOST:
-            await asyncio.sleep(LOOK_PERIOD_S)
-            status = (await attempts_of(control, execution_id))[0].status

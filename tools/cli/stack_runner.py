@@ -4,7 +4,8 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final, NoReturn, TypeVar
 
 from rich.status import Status
 
@@ -37,17 +38,28 @@ async def shown_platform(config: PlatformConfig) -> AsyncIterator[Platform]:
 
 async def while_alive(platform: Platform, work: Awaitable[_Result]) -> _Result:
     """Await the work; ProcessDiedError if a process of the platform dies meanwhile."""
-    crash = asyncio.create_task(platform.wait_for_crash(), name="crash of a process")
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.wait((crash, task), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ProcessDiedError(crash.result())
-        return task.result()
-    finally:
+    async with asyncio.TaskGroup() as group:
+        crash = group.create_task(platform.wait_for_crash(), name="crash of a process")
+        ending = group.create_task(_outcome(work), name="work of the command")
+        await asyncio.wait((crash, ending), return_when=asyncio.FIRST_COMPLETED)
         crash.cancel()
-        task.cancel()
-        await asyncio.gather(crash, task, return_exceptions=True)
+        ending.cancel()
+    if ending.cancelled():
+        raise ProcessDiedError(crash.result())
+    return ending.result()()
+
+
+async def _outcome(work: Awaitable[_Result]) -> Callable[[], _Result]:
+    """Await the work; answer what returns its result, or raises its error outside of any group."""
+    try:
+        result = await work
+    except Exception as error:  # noqa: BLE001 - raised again by whoever asks for the result
+        return partial(_raise, error)
+    return lambda: result
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 @contextmanager

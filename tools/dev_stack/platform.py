@@ -115,16 +115,14 @@ class Platform:
     async def wait_for_crash(self) -> str:
         """Wait until a process or server ends that nobody asked to; answer which and its log."""
         watched: list[PlatformProcess | Stack] = [*self.processes, self.stack]
-        tasks = [
-            asyncio.create_task(one.wait_for_crash(), name="wait for a crash") for one in watched
-        ]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            return done.pop().result()
-        finally:
-            for task in tasks:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(one.wait_for_crash(), name="wait for a crash") for one in watched
+            ]
+            done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in pending:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        return done.pop().result()
 
     async def _migrate(self) -> None:
         """Bring the databases up to date as `migrate` does, without starting a process for it."""
