@@ -175,9 +175,9 @@ def _attempt_facts(attempts: Sequence[Record], steps: Record | None) -> list[Hop
 
 
 def _inbox_fact(inbox: Sequence[Record], attempts: Sequence[Record]) -> HopFact:
-    results = [one for one in inbox if one["kind"] != "ARTIFACTS" and one["accepted"]]
-    reported = len({one["attempt_id"] for one in results})
-    expected = len([one for one in attempts if one["status"] != "LOST"])
+    ends = [one for one in inbox if one["kind"] != "ARTIFACTS"]
+    results = [one for one in ends if one["accepted"]]
+    done, expected = _reported_counts(ends, attempts)
     refused = tuple(
         Disturbance(
             "fenced",
@@ -202,10 +202,24 @@ def _inbox_fact(inbox: Sequence[Record], attempts: Sequence[Record]) -> HopFact:
         identity="" if not results else f"event {results[-1]['event_id']}",
         record="" if not results else results[-1]["event_id"],
         durable_at=None if not results else results[-1]["received_at"],
-        done_count=reported,
+        done_count=done,
         expected_count=expected,
         disturbances=refused + repeated,
     )
+
+
+def _reported_counts(ends: Sequence[Record], attempts: Sequence[Record]) -> tuple[int, int]:
+    """How many attempts have told their end, and how many have or still will.
+
+    One that ended in silence, or was lost, is waited for by nobody. A refused report counts where
+    the attempt has ended all the same.
+    """
+    heard = {one["attempt_id"] for one in ends}
+    accepted = {one["attempt_id"] for one in ends if one["accepted"]}
+    kept = [one for one in attempts if one["status"] != "LOST"]
+    over = {one["attempt_id"] for one in kept if one["status"] in _TERMINAL}
+    expected = {one["attempt_id"] for one in kept} - (over - heard)
+    return len(accepted | (heard & over)), len(expected)
 
 
 async def _callback_fact(connection: Connection, task: Record, execution_id: str) -> HopFact:
