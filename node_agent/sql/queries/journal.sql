@@ -28,9 +28,10 @@ update identity
 set last_command_sequence = max(last_command_sequence, :sequence);
 
 -- name: keep_command
--- purpose: stores a RUN command
+-- purpose: stores a RUN command; one that is there already must not end the agent again and again
 insert into inbox (sequence, command_id, kind, attempt_id, document)
-values (:sequence, :command_id, :kind, :attempt_id, :document);
+values (:sequence, :command_id, :kind, :attempt_id, :document)
+on conflict do nothing;
 
 -- name: keep_order
 -- purpose: stores an order about an attempt, if it is still held
@@ -42,7 +43,8 @@ where attempt_id = :attempt_id;
 -- name: keep_attempt
 -- purpose: stores the attempt that a RUN command gives
 insert into attempts (attempt_id, lease_version, sequence, is_started, run_timeout_s)
-values (:attempt_id, :lease_version, :sequence, :is_started, :run_timeout_s);
+values (:attempt_id, :lease_version, :sequence, :is_started, :run_timeout_s)
+on conflict do nothing;
 
 -- name: stop_attempt
 -- purpose: remembers that an attempt was ordered to stop, and why; the first reason counts
@@ -85,11 +87,6 @@ on conflict do nothing;
 -- purpose: ends an attempt in the transaction that stores its final event
 update attempts
 set is_finished = 1
-where attempt_id = :attempt_id;
-
--- name: drop_checkpoint
--- purpose: frees the room of a checkpoint that nothing will resume from
-delete from checkpoints
 where attempt_id = :attempt_id;
 
 -- name: append_event

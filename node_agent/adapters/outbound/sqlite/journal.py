@@ -163,9 +163,7 @@ def _keep_order(connection: sqlite3.Connection, write: KeepOrder) -> None:
 
 
 def _finish(connection: sqlite3.Connection, write: FinishAttempt, event: NewEvent) -> None:
-    values = {"attempt_id": event.attempt_id}
-    connection.execute(_SQL.finish_attempt, values)
-    connection.execute(_SQL.drop_checkpoint, values)
+    connection.execute(_SQL.finish_attempt, {"attempt_id": event.attempt_id})
     key = event.attempt_id if write.waits_for_earlier else None
     _append(connection, event, ordering_key=key, is_final=True)
 

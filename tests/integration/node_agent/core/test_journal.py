@@ -104,8 +104,8 @@ async def test_a_reopened_journal_knows_everything(tmp_path: Path) -> None:
 async def test_a_failed_transaction_leaves_nothing(journal: SqliteJournal) -> None:
     """One impossible write undoes the others of its batch."""
     run = spec()
-    with pytest.raises(Exception, match="UNIQUE"):
-        await journal.apply([keep(run, 1), MarkSequence(1), keep(run, 1)])
+    with pytest.raises(Exception, match="CHECK"):
+        await journal.apply([keep(run, 1), MarkSequence(1), keep(spec(lease_version=0), 2)])
     contents = await journal.load()
     assert contents.attempts == ()
     assert contents.last_command_sequence == 0

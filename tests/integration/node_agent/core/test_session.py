@@ -77,7 +77,7 @@ async def test_repeated_commands_change_nothing_and_are_acked_again(
 ) -> None:
     """F04: the same batch four times runs its attempt once."""
     host = FakeHost()
-    await start_agent(host)
+    agent = await start_agent(host)
     session = await plane.session()
     session.welcome()
     command = run_command(4)
@@ -88,9 +88,12 @@ async def test_repeated_commands_change_nothing_and_are_acked_again(
     assert (await session.expect("command_ack")).command_ack.sequence == 4
     run.succeed()
     await session.final(command.run.attempt_id)
+    await agent.agent.events.wait_empty()
+    later = run_command(5)
     session.commands(command)
-    assert (await session.expect("command_ack")).command_ack.sequence == 4
-    assert host.run_count == 1
+    session.commands(later)
+    await host.running(later.run.attempt_id)
+    assert host.run_count == 2, "one that is over and forgotten is not run again either"
 
 
 async def test_unacked_commands_come_again_in_the_next_session(
