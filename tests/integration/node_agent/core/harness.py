@@ -41,6 +41,10 @@ class Run:
         self.outcome.set_result(Succeeded(output_json, "", artifact_count, Usage(duration_ms=1)))
 
 
+from tdp.node.v1 import node_service_pb2 as pb
+from tests.integration.node_agent.core.control_plane import FakeControlPlane, FakeSession
+
+
 class FakeHost:
     """Offers test.work (a slot each) and test.echo (inline, done at once)."""
 
@@ -158,3 +162,13 @@ class RunningAgent:
         await asyncio.wait({task})
         if not task.cancelled():
             task.exception()
+
+
+async def begun(
+    plane: FakeControlPlane, host: FakeHost, command: pb.Command, **welcome: float
+) -> tuple[FakeSession, Run]:
+    """A session with one attempt at work."""
+    session = await plane.session()
+    session.welcome(**welcome)
+    session.commands(command)
+    return session, await host.running(command.run.attempt_id)

@@ -16,6 +16,7 @@ import pytest
 from foundation.errors import FailedPreconditionError, UnauthenticatedError
 from foundation.failpoints import FAILPOINTS_VARIABLE
 from node_agent.failpoints import AGENT_FAILPOINTS
+from tests.integration.node_agent.core import capability
 from tests.integration.node_agent.core.control_plane import (
     FakeControlPlane,
     FakeSession,
@@ -51,9 +52,7 @@ async def launch(tmp_path: Path, plane: FakeControlPlane) -> AsyncIterator[Launc
                 "TDP_AGENT_STATE_FOLDER": str(tmp_path / "state"),
                 "TDP_AGENT_NODE_NAME": "node",
                 "TDP_AGENT_JOIN_TOKEN": JOIN_TOKEN,
-                "TDP_AGENT_CAPABILITIES": (
-                    '["tests.integration.node_agent.core.capability:steps"]'
-                ),
+                "TDP_AGENT_CAPABILITIES": json.dumps([f"{capability.__name__}:steps"]),
                 "TDP_AGENT_RECONNECT_BASE_S": "0.05",
                 "TDP_AGENT_RECONNECT_CAP_S": "0.2",
                 **variables,
@@ -190,7 +189,7 @@ async def test_children_end_with_their_agent_and_work_is_resumed_in_a_new_one(
 ) -> None:
     """The child of a killed agent is gone; the next agent runs the attempt, and can cancel it."""
     variables = {
-        "TDP_AGENT_CAPABILITIES": '["tests.integration.node_agent.core.capability:endless"]',
+        "TDP_AGENT_CAPABILITIES": json.dumps([f"{capability.__name__}:endless"]),
         "TDP_AGENT_SLOTS": "1",
         "TDP_AGENT_INLINE_SLOTS": "1",
     }
