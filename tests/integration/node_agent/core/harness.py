@@ -24,6 +24,8 @@ from node_agent.core.session.enrolment import SavedCredential
 from node_agent.settings import AgentSettings
 
 PATIENCE_S = 10.0
+from tdp.node.v1 import node_service_pb2 as pb
+from tests.integration.node_agent.core.control_plane import FakeControlPlane, FakeSession
 
 
 @dataclass(eq=False)
@@ -39,10 +41,6 @@ class Run:
 
     def succeed(self, output_json: str = "{}", artifact_count: int = 0) -> None:
         self.outcome.set_result(Succeeded(output_json, "", artifact_count, Usage(duration_ms=1)))
-
-
-from tdp.node.v1 import node_service_pb2 as pb
-from tests.integration.node_agent.core.control_plane import FakeControlPlane, FakeSession
 
 
 class FakeHost:
