@@ -22,10 +22,10 @@ from node_agent.core.execution.ports import (
 )
 from node_agent.core.session.enrolment import SavedCredential
 from node_agent.settings import AgentSettings
-
-PATIENCE_S = 10.0
 from tdp.node.v1 import node_service_pb2 as pb
 from tests.integration.node_agent.core.control_plane import FakeControlPlane, FakeSession
+
+PATIENCE_S = 10.0
 
 
 @dataclass(eq=False)
