@@ -47,7 +47,7 @@ class OrderRerun(_Request):
 
     mode: str = Field(
         "FROM_SCRATCH",
-        description="FROM_SCRATCH, or REUSE_SUCCEEDED to keep the outputs of what succeeded.",
+        description="FROM_SCRATCH: everything runs again.",
     )
     reason: str = Field("", description="At most 500 characters; recorded.")
 

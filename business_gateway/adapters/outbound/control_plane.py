@@ -36,7 +36,6 @@ LABELS: Final = {"source": "business-gateway"}
 EVENTS_PER_PAGE: Final = 200
 _MODES: Final = {
     RerunMode.FROM_SCRATCH: pb.RERUN_MODE_FROM_SCRATCH,
-    RerunMode.REUSE_SUCCEEDED: pb.RERUN_MODE_REUSE_SUCCEEDED,
 }
 _RUNG_STATES: Final = {
     system_service_pb2.RUNG_STATE_DURABLE: RungState.DURABLE,

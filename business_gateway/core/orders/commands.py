@@ -2,7 +2,7 @@
 
 SUBMIT  {"order_id", "name", "workflow_name", "workflow_version", "input": {…}}
 CANCEL  {"order_id", "run", "reason"}           run 0: the current one
-RERUN   {"order_id", "run", "mode", "reason"}   mode: FROM_SCRATCH or REUSE_SUCCEEDED
+RERUN   {"order_id", "run", "mode", "reason"}   mode: FROM_SCRATCH
 
 The platform's idempotency key of SUBMIT is `submit:<order id>`; of the others `<kind in lower
 case>:<command id>`.

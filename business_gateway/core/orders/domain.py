@@ -57,10 +57,9 @@ class ProcessingMode(StrEnum):
 
 
 class RerunMode(StrEnum):
-    """Whether a new run repeats everything or keeps the outputs of what succeeded."""
+    """What a new run repeats: everything, which is all that the platform offers yet."""
 
     FROM_SCRATCH = "FROM_SCRATCH"
-    REUSE_SUCCEEDED = "REUSE_SUCCEEDED"
 
 
 class CommandKind(StrEnum):

@@ -304,7 +304,7 @@ async def test_a_finished_order_runs_again(running: Running) -> None:
     """Rerun: SUBMITTING again, progress from 0, the old ids kept, a RERUN that names its run."""
     order = await _finished(running)
     path = f"{ORDERS}/{order['order_id']}/rerun"
-    body = {"mode": "REUSE_SUCCEEDED", "reason": "again"}
+    body = {"mode": "FROM_SCRATCH", "reason": "again"}
     status, again, _ = await running.client.call("POST", path, key="r1", json=body)
     assert (status, again["status"], again["progress_percent"]) == (202, "SUBMITTING", 0)
     assert (again["run"], again["completed_at"]) == (1, None)
