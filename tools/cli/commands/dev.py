@@ -1,6 +1,8 @@
 """`tdp dev`: the whole platform on this machine until Ctrl-C."""
 
 import shlex
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -69,6 +71,11 @@ def _document(platform: Platform, connection: Connection, context: Path) -> dict
     }
 
 
+def _program() -> str:
+    """How this program is called here: by its path where no shell would find it by name."""
+    return "tdp" if shutil.which("tdp") else shlex.quote(sys.argv[0])
+
+
 def _explain(platform: Platform, connection: Connection, context: Path) -> None:
     url, key, target = connection.gateway_url, connection.gateway_key, connection.control_target
     out.print(f"\n[bold]TDP runs.[/] Press Ctrl-C to stop; the data stays in {context.parent}.\n")
@@ -86,7 +93,7 @@ def _explain(platform: Platform, connection: Connection, context: Path) -> None:
     lines = (
         f"curl -s -H {authorization} {url}/api/v1/orders",
         f"grpcurl -plaintext -H {operator} -d '{{}}' {target} {_SERVER_INFO}",
-        "tdp order create photos.zip --text 'my watermark' --wait",
+        f"{_program()} order create photos.zip --text 'my watermark' --wait",
     )
     out.print("\nTry, in another terminal of this folder:\n")
     for line in lines:

@@ -17,6 +17,7 @@ from foundation.errors import (
     UnavailableError,
 )
 from tools.cli import main as cli
+from tools.cli.commands import dev
 from tools.cli.connection import Connection, NotConfiguredError
 from tools.cli.output import ExitCode, report_error
 
@@ -196,3 +197,14 @@ def test_a_workflow_file_that_is_no_text_is_refused(
     monkeypatch.setenv("TDP_CLI_CONTROL_KEY", "k")
     assert run(monkeypatch, "workflow", "publish", str(file)) == ExitCode.REFUSED
     assert "WORKFLOW_INVALID" in capsys.readouterr().err
+
+
+def test_the_printed_lines_name_a_program_that_the_shell_finds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """After `make up` there is no `tdp` on the path, so the line to paste has its place."""
+    monkeypatch.setattr("sys.argv", [".venv/bin/tdp", "dev"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert dev._program() == ".venv/bin/tdp"
+    (tmp_path / "tdp").touch(mode=0o755)
+    assert dev._program() == "tdp"
