@@ -78,6 +78,14 @@ where attempt.execution_id = $1
 order by attempt.attempt_id
 limit 500;
 
+-- name: evidence_of_resumes
+-- purpose: hop 7, attempts that a restarted agent went on with
+select step_key, detail::json ->> 'attempt' as number, occurred_at
+from timeline
+where execution_id = $1 and type = 'attempt.resumed'
+order by entry_id
+limit 100;
+
 -- name: evidence_of_inbox
 -- purpose: hop 8, the events that nodes reported for an execution
 select

@@ -69,7 +69,8 @@ for update;
 -- name: lock_node
 -- purpose: locks a node's row
 select
-    generation, incarnation_id, acked_command_sequence, last_command_sequence, management
+    name, generation, boot_id::text, incarnation_id, acked_command_sequence, last_command_sequence,
+    management
 from nodes
 where node_id = $1
 for update;
@@ -158,6 +159,16 @@ where attempts.node_id = $1::uuid
     and attempts.pending_result is null
 order by attempts.attempt_id
 for update of attempts;
+
+-- name: note_resumed
+-- purpose: records that a restarted agent goes on with attempts that it had begun before
+insert into timeline (execution_id, step_key, item_index, attempt_id, type, actor, detail)
+select
+    execution_id, step_key, item_index, attempt_id, 'attempt.resumed', 'node:' || $1::text,
+    json_build_object('attempt', number, 'boot_id', $2::text)::text
+from attempts
+where attempt_id = any($3::uuid[])
+order by attempt_id;
 
 -- name: close_sessions
 -- purpose: notes that sessions are over, unless newer ones have replaced them

@@ -38,12 +38,13 @@ class PostgresEvidenceReader:
             assert task is not None, "executions are removed only by retention"
             steps = await connection.fetchrow(_SQL.evidence_of_steps, execution_id)
             attempts = await connection.fetch(_SQL.evidence_of_attempts, execution_id)
+            resumes = await connection.fetch(_SQL.evidence_of_resumes, execution_id)
             inbox = await connection.fetch(_SQL.evidence_of_inbox, execution_id)
             hops = [
                 _task_fact(task, execution_id),
                 await _outbox_fact(connection, execution_id),
                 _steps_fact(steps),
-                *_attempt_facts(attempts, steps),
+                *_attempt_facts(attempts, steps, resumes),
                 _inbox_fact(inbox, attempts),
                 await _callback_fact(connection, task, execution_id),
             ]
@@ -103,7 +104,9 @@ def _steps_fact(row: Record | None) -> HopFact:
     )
 
 
-def _attempt_facts(attempts: Sequence[Record], steps: Record | None) -> list[HopFact]:
+def _attempt_facts(
+    attempts: Sequence[Record], steps: Record | None, resumes: Sequence[Record]
+) -> list[HopFact]:
     assert steps is not None
     newest = attempts[-1] if attempts else None
     total = len(attempts)
@@ -129,6 +132,14 @@ def _attempt_facts(attempts: Sequence[Record], steps: Record | None) -> list[Hop
         )
         for one in attempts
         if one["status"] == "FAILED"
+    )
+    resumed = tuple(
+        Disturbance(
+            "replayed",
+            f"attempt {one['number']} of {one['step_key']} was resumed by a restarted agent",
+            one["occurred_at"],
+        )
+        for one in resumes
     )
     resent = tuple(
         Disturbance(
@@ -169,7 +180,7 @@ def _attempt_facts(attempts: Sequence[Record], steps: Record | None) -> list[Hop
             ),
             done_count=len(ended),
             expected_count=total,
-            disturbances=retries,
+            disturbances=retries + resumed,
         ),
     ]
 

@@ -29,6 +29,7 @@ from control_plane.core.nodes.leases import (
     LeaseVersion,
     ListedLease,
     NodeId,
+    Verdict,
     WelcomePlan,
     is_new_incarnation,
     plan_welcome,
@@ -154,6 +155,13 @@ class PostgresNodeStore:
             _SQL.open_session, *self._columns(hello, acked, plan, refusals)
         )
         verdicts = {one: plan.verdicts[one.attempt_id] for one in held}
+        if node["boot_id"] not in (None, hello.boot_id):
+            resumed = [
+                one.lease.attempt_id
+                for one in hello.held
+                if not one.finished and verdicts[one.lease] is Verdict.KEEP
+            ]
+            await connection.execute(_SQL.note_resumed, hello.node_id, hello.boot_id, resumed)
         return OpenedSession(generation, verdicts, plan.missing)
 
     def _columns(

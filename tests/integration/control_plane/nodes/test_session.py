@@ -199,6 +199,22 @@ async def test_verdicts_keep_cancel_and_forget(world: World) -> None:
     }
 
 
+async def test_work_that_a_restarted_agent_goes_on_with_is_recorded(world: World) -> None:
+    """A new boot that keeps an attempt leaves a mark on the timeline; a reconnect leaves none."""
+    node_id = await world.add_node()
+    attempt = await world.new_attempt(node_id)
+    boots = [IDS.new_id(), IDS.new_id()]
+    async with running(world) as replica:
+        for boot_id in (boots[0], boots[0], boots[1]):
+            async with node_of(replica, node_id) as node:
+                await node.hello(attempt, last_command_sequence=1, boot_id=boot_id)
+    marks = await world.database.fetch(
+        "select attempt_id::text, detail from timeline where type = 'attempt.resumed'"
+    )
+    assert [one["attempt_id"] for one in marks] == [attempt.attempt_id]
+    assert boots[1] in marks[0]["detail"]
+
+
 async def test_an_accepted_attempt_that_hello_omits_is_lost_once_confirmed(
     world: World,
 ) -> None:
