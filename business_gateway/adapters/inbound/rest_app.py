@@ -42,6 +42,9 @@ def create_api(parts: RestParts) -> FastAPI:
         title="TDP business gateway",
         version=_version(),
         summary="Upload archives, order their processing, follow it, and get the results.",
+        # The framework's pages load scripts from elsewhere, onto the gateway's own origin.
+        docs_url=None,
+        redoc_url=None,
     )
     install_problems(api, parts.ids)
     for router in parts.routers:

@@ -218,7 +218,7 @@ def _meant_by_http(error: HTTPException) -> TdpError:
     if isinstance(error.__cause__, TdpError):
         return error.__cause__
     if error.status_code == 404:  # noqa: PLR2004 - a path that no route has
-        return RouteNotFoundError("there is nothing at this path: see /docs")
+        return RouteNotFoundError("there is nothing at this path: see /openapi.json")
     if error.status_code == 405:  # noqa: PLR2004 - a path with other methods
-        return MethodNotAllowedError("this path does not take this method: see /docs")
+        return MethodNotAllowedError("this path does not take this method: see /openapi.json")
     return BodyMalformedError(f"the request cannot be read: {error.detail}")
