@@ -40,7 +40,7 @@ MOMENTS = [
     # The platform has the task, and the gateway has not noted so.
     ("gateway-1", "gateway.submit.after", NOTHING),
     # The event is projected and its acknowledgement is lost: it is delivered again.
-    ("gateway-1", "gateway.callback.commit.after", frozenset({(10, "deduplicated")})),
+    ("gateway-1", "gateway.callback.reply.before", frozenset({(10, "deduplicated")})),
 ]
 
 

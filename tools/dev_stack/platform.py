@@ -65,7 +65,7 @@ class Platform:
 
     @property
     def client_key(self) -> str:
-        """The API key of people and programs, for the gateway and for the control plane."""
+        """The API key of people and programs: the gateway's REST, and tasks of their own."""
         return self._state.secrets.client_key
 
     @property

@@ -36,6 +36,7 @@ from tdp.control.v1 import workflow_service_pb2 as workflows
 from tools.dev_stack.platform_state import PlatformSecrets
 
 _APPLICATION_NAME: Final = "business-gateway"
+_CLIENT_NAME: Final = "development-client"
 _CALL_TIMEOUT_S: Final = 20.0
 _JOIN_TOKEN_TTL_S: Final = 365 * 24 * 3600
 _SCOPES: Final = (applications.API_KEY_SCOPE_SUBMIT, applications.API_KEY_SCOPE_READ)
@@ -67,8 +68,9 @@ async def bootstrap(target: str, secrets: PlatformSecrets, wishes: Wishes) -> st
     admin = bearer_metadata(secrets.admin_key)
     async with operator_channel(target) as channel:
         application_id = await _application(channel, admin, secrets, wishes)
-        for key, purpose in ((secrets.submit_key, "gateway"), (secrets.client_key, "client")):
-            await _api_key(channel, admin, application_id, key, purpose)
+        await _api_key(channel, admin, application_id, secrets.submit_key, "gateway")
+        client_id = await _client_application(channel, admin)
+        await _api_key(channel, admin, client_id, secrets.client_key, "client")
         await _join_token(channel, admin, secrets.join_token)
         for path in wishes.workflow_files:
             await _workflow(channel, admin, path)
@@ -100,6 +102,21 @@ async def _application(
             return registered.application.application_id
     await _set_endpoints(stub, admin, application_id, wishes)
     return application_id
+
+
+async def _client_application(channel: grpc.aio.Channel, admin: Metadata) -> str:
+    """Register who people and programs are that call the control plane themselves.
+
+    Not the gateway: it would be called back about tasks that it knows nothing of.
+    """
+    request = applications.RegisterApplicationRequest(
+        idempotency_key="dev-stack:client-application", name=_CLIENT_NAME
+    )
+    stub = application_service_pb2_grpc.ApplicationServiceStub(channel)
+    registered = await call_unary(
+        stub.RegisterApplication, request, timeout_s=_CALL_TIMEOUT_S, metadata=admin
+    )
+    return registered.application.application_id
 
 
 async def _set_endpoints(
