@@ -108,7 +108,10 @@ class NodeSessions:
         """Ask every node to move to another replica, and take no new ones."""
         self._draining = True
         for session in self.live:
-            session.offer(GoAwayOut(self.limits.reconnect_within_s, "the server is about to stop"))
+            session.offer(self._go_away_message())
+
+    def _go_away_message(self) -> GoAwayOut:
+        return GoAwayOut(self.limits.reconnect_within_s, "the server is about to stop")
 
     # --- A session's life. ---
 
@@ -135,6 +138,8 @@ class NodeSessions:
     def begin(self, session: Session) -> None:
         """Make an opened session live, once its Welcome is on the way."""
         self.live.add(session)
+        if self._draining:  # Asked to leave between its Hello and now.
+            session.offer(self._go_away_message())
         self._hints.capacity_freed()
 
     def close(self, session: Session) -> None:

@@ -412,13 +412,16 @@ async def test_an_oversized_message_is_not_written_and_the_stream_lives(world: W
     node_id = await world.add_node()
     async with running(world) as replica, node_of(replica, node_id) as node:
         await node.hello()
+        # The session is live once its first heartbeat is answered.
+        await node.heartbeat(1)
+        await node.hear_of("heartbeat_reply")
         session = replica.live.get(node_id)
         assert session is not None
         session.offer(
             EventsStored([EventFate(IDS.new_id(), accepted=False, reason="x" * 5_000_000)])
         )
-        await node.heartbeat(1)
-        assert (await node.hear_of("heartbeat_reply")).number == 1
+        await node.heartbeat(2)
+        assert (await node.hear_of("heartbeat_reply")).number == 2
         assert not any(one.HasField("event_ack") for one in node.received)
 
 

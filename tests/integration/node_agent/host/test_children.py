@@ -23,6 +23,18 @@ from tests.integration.node_agent.host.services import RecordedServices
 MIB = 1024 * 1024
 
 
+def host_children() -> list[psutil.Process]:
+    """The living children that a host started; the test's servers are children too."""
+    return [one for one in psutil.Process().children() if "process_host.child" in _command(one)]
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""  # It has ended.
+
+
 async def run(
     host: ProcessHost, order: object, services: RecordedServices | None = None
 ) -> Outcome:
@@ -184,7 +196,7 @@ async def test_a_cancelled_run_kills_its_child(host: ProcessHost, order: MakeOrd
             host.run(order(given={"how": "sleep"}), services, asyncio.Event())
         )
         await services.first_progress.wait()
-        children = psutil.Process().children()
+        children = host_children()
         running.cancel()
     gone, alive = await asyncio.to_thread(psutil.wait_procs, children, 5)
     assert not alive, gone
@@ -203,7 +215,7 @@ async def test_stopping_the_host_stops_work_and_ends_every_child(
         await services.first_progress.wait()
         await host.stop()
     assert isinstance(running.result(), Stopped)
-    assert psutil.Process().children() == []
+    assert host_children() == []
 
 
 async def test_a_refused_service_fails_the_attempt_with_its_reason(
@@ -260,7 +272,7 @@ async def test_a_capability_that_cannot_be_loaded_stops_the_start(tmp_path: Path
     with pytest.raises(ChildStartError, match=r"no\.such"):
         await host.start()
     await host.stop()
-    assert psutil.Process().children() == []
+    assert host_children() == []
 
 
 async def test_children_get_none_of_the_agents_variables(
@@ -299,9 +311,9 @@ async def test_inline_work_takes_no_slot_and_no_process(
     host: ProcessHost, order: MakeOrder
 ) -> None:
     """The capability noop echoes its input in this loop, many at once, and starts no child."""
-    before = psutil.Process().children()
+    before = host_children()
     outcomes = await asyncio.gather(
         *(run(host, order("noop", given={"n": number})) for number in range(20))
     )
     assert [answer(outcome) for outcome in outcomes] == [{"n": number} for number in range(20)]
-    assert psutil.Process().children() == before
+    assert host_children() == before
