@@ -113,43 +113,6 @@ def _attempt_facts(
     shown = "" if newest is None else f"attempt {newest['attempt_id']} on {newest['node_name']}"
     acked = [one for one in attempts if one["acked_at"] is not None]
     ended = [one for one in attempts if one["status"] in _TERMINAL or one["pending"]]
-    losses = tuple(
-        Disturbance(
-            "re-leased",
-            f"attempt {one['number']} of {one['step_key']} was lost on {one['node_name']}; "
-            "its lease went to the next attempt",
-            one["completed_at"],
-        )
-        for one in attempts
-        if one["status"] == "LOST"
-    )
-    retries = tuple(
-        Disturbance(
-            "retried",
-            f"attempt {one['number']} of {one['step_key']} failed on {one['node_name']}: "
-            f"{one['failure'][:300]}",
-            one["completed_at"],
-        )
-        for one in attempts
-        if one["status"] == "FAILED"
-    )
-    resumed = tuple(
-        Disturbance(
-            "replayed",
-            f"attempt {one['number']} of {one['step_key']} was resumed by a restarted agent",
-            one["occurred_at"],
-        )
-        for one in resumes
-    )
-    resent = tuple(
-        Disturbance(
-            "replayed",
-            f"command {one['sequence']} of {one['node_name']} was sent {one['send_count']} times",
-            one["acked_at"],
-        )
-        for one in attempts
-        if (one["send_count"] or 0) > 1
-    )
     return [
         HopFact(
             hop=5,
@@ -158,7 +121,7 @@ def _attempt_facts(
             durable_at=None if newest is None else newest["dispatched_at"],
             done_count=total,
             expected_count=max(total, steps["requested"]),
-            disturbances=losses,
+            disturbances=_losses(attempts),
         ),
         HopFact(
             hop=6,
@@ -168,7 +131,7 @@ def _attempt_facts(
             durable_at=None if not acked else acked[-1]["acked_at"],
             done_count=len(acked),
             expected_count=len([one for one in attempts if one["command_status"] != "VOIDED"]),
-            disturbances=resent,
+            disturbances=_resendings(attempts),
         ),
         HopFact(
             hop=7,
@@ -180,9 +143,58 @@ def _attempt_facts(
             ),
             done_count=len(ended),
             expected_count=total,
-            disturbances=retries + resumed,
+            disturbances=_retries(attempts) + _resumes(resumes),
         ),
     ]
+
+
+def _losses(attempts: Sequence[Record]) -> tuple[Disturbance, ...]:
+    return tuple(
+        Disturbance(
+            "re-leased",
+            f"attempt {one['number']} of {one['step_key']} was lost on {one['node_name']}; "
+            "its lease went to the next attempt",
+            one["completed_at"],
+        )
+        for one in attempts
+        if one["status"] == "LOST"
+    )
+
+
+def _retries(attempts: Sequence[Record]) -> tuple[Disturbance, ...]:
+    return tuple(
+        Disturbance(
+            "retried",
+            f"attempt {one['number']} of {one['step_key']} failed on {one['node_name']}: "
+            f"{one['failure'][:300]}",
+            one["completed_at"],
+        )
+        for one in attempts
+        if one["status"] == "FAILED"
+    )
+
+
+def _resumes(resumes: Sequence[Record]) -> tuple[Disturbance, ...]:
+    return tuple(
+        Disturbance(
+            "replayed",
+            f"attempt {one['number']} of {one['step_key']} was resumed by a restarted agent",
+            one["occurred_at"],
+        )
+        for one in resumes
+    )
+
+
+def _resendings(attempts: Sequence[Record]) -> tuple[Disturbance, ...]:
+    return tuple(
+        Disturbance(
+            "replayed",
+            f"command {one['sequence']} of {one['node_name']} was sent {one['send_count']} times",
+            one["acked_at"],
+        )
+        for one in attempts
+        if (one["send_count"] or 0) > 1
+    )
 
 
 def _inbox_fact(inbox: Sequence[Record], attempts: Sequence[Record]) -> HopFact:
