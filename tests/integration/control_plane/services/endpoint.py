@@ -10,6 +10,7 @@ from typing import Any
 import grpc.aio
 from aiohttp import web
 
+from foundation.clock import SystemClock
 from foundation.grpc.context import ServicerContext as Context
 from foundation.signatures import SIGNATURE_HEADER, SigningSecret, verify
 from tdp.callback.v1 import callback_service_pb2 as pb
@@ -27,10 +28,10 @@ class Endpoint:
     tries: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def take(self, header: str | None, body: bytes, now_s: float) -> int:
+    def take(self, header: str | None, body: bytes) -> int:
         """Check the signature, note the event, and return the status to answer."""
         self.tries += 1
-        verify(header, body, [SigningSecret(SECRET)], now_s)
+        verify(header, body, [SigningSecret(SECRET)], SystemClock().now().timestamp())
         status = self.answers.pop(0) if self.answers else 200
         if status == 200:
             self.events.append(json.loads(body))
@@ -47,13 +48,13 @@ class Endpoint:
 
 
 @asynccontextmanager
-async def http_endpoint(now_s: float) -> AsyncIterator[Endpoint]:
+async def http_endpoint() -> AsyncIterator[Endpoint]:
     """Serve an HTTP endpoint on loopback."""
     endpoint = Endpoint()
 
     async def receive(request: web.Request) -> web.Response:
         body = await request.read()
-        status = endpoint.take(request.headers.get(SIGNATURE_HEADER), body, now_s)
+        status = endpoint.take(request.headers.get(SIGNATURE_HEADER), body)
         return web.Response(status=status)
 
     application = web.Application()
@@ -71,9 +72,8 @@ async def http_endpoint(now_s: float) -> AsyncIterator[Endpoint]:
 
 
 class _Callbacks(pb_grpc.CallbackServiceServicer):
-    def __init__(self, endpoint: Endpoint, now_s: float) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._now_s = now_s
 
     async def DeliverEvent(
         self,
@@ -82,18 +82,18 @@ class _Callbacks(pb_grpc.CallbackServiceServicer):
     ) -> pb.DeliverEventResponse:
         metadata = dict(context.invocation_metadata() or ())
         header = str(metadata.get(SIGNATURE_HEADER, ""))
-        status = self._endpoint.take(header, request.body, self._now_s)
+        status = self._endpoint.take(header, request.body)
         if status != 200:
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"told to answer {status}")
         return pb.DeliverEventResponse()
 
 
 @asynccontextmanager
-async def grpc_endpoint(now_s: float) -> AsyncIterator[Endpoint]:
+async def grpc_endpoint() -> AsyncIterator[Endpoint]:
     """Serve CallbackService on loopback."""
     endpoint = Endpoint()
     server = grpc.aio.server()
-    pb_grpc.add_CallbackServiceServicer_to_server(_Callbacks(endpoint, now_s), server)
+    pb_grpc.add_CallbackServiceServicer_to_server(_Callbacks(endpoint), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

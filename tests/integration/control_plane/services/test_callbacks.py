@@ -1,6 +1,5 @@
 """Callbacks of a whole replica to real endpoints: signed, in order, retried, switched off."""
 
-from foundation.clock import SystemClock
 from tdp.control.v1 import application_service_pb2 as application_pb
 from tdp.control.v1 import task_service_pb2 as pb
 from tests.fixtures.eventually import eventually
@@ -11,8 +10,6 @@ from tests.integration.control_plane.services.endpoint import (
     http_endpoint,
 )
 from tests.integration.control_plane.services.errors import task_request
-
-NOW_S = SystemClock().now().timestamp()
 
 
 async def _canceled_task(replica: Replica, key: Metadata, name: str = "k") -> str:
@@ -34,7 +31,7 @@ def _check_story(endpoint: Endpoint, execution_id: str) -> None:
 
 async def test_events_arrive_signed_and_in_order_over_http(replica: Replica) -> None:
     """Each event of an execution is delivered once its predecessor was, from sequence 1 on."""
-    async with http_endpoint(NOW_S) as endpoint:
+    async with http_endpoint() as endpoint:
         await replica.publish()
         _, key = await replica.register("shop", callback_url=endpoint.url)
         execution_id = await _canceled_task(replica, key)
@@ -45,7 +42,7 @@ async def test_events_arrive_signed_and_in_order_over_http(replica: Replica) -> 
 
 async def test_events_arrive_signed_and_in_order_over_grpc(replica: Replica) -> None:
     """The very bytes that were signed arrive through CallbackService, after a refusal too."""
-    async with grpc_endpoint(NOW_S) as endpoint:
+    async with grpc_endpoint() as endpoint:
         endpoint.answers = [503]
         await replica.publish()
         _, key = await replica.register("shop", callback_url=endpoint.url)
@@ -58,7 +55,7 @@ async def test_events_arrive_signed_and_in_order_over_grpc(replica: Replica) -> 
 
 async def test_a_failing_delivery_is_repeated_before_its_successors(replica: Replica) -> None:
     """A 500 and a redirect are tried again, and nothing overtakes them."""
-    async with http_endpoint(NOW_S) as endpoint:
+    async with http_endpoint() as endpoint:
         endpoint.answers = [500, 302]
         await replica.publish()
         _, key = await replica.register("shop", callback_url=endpoint.url)
@@ -71,7 +68,7 @@ async def test_a_failing_delivery_is_repeated_before_its_successors(replica: Rep
 
 async def test_gone_switches_the_endpoint_off_until_it_is_set_again(replica: Replica) -> None:
     """A 410 holds every delivery; setting the endpoint again releases them all."""
-    async with http_endpoint(NOW_S) as endpoint:
+    async with http_endpoint() as endpoint:
         endpoint.answers = [410]
         await replica.publish()
         application_id, key = await replica.register("shop", callback_url=endpoint.url)
@@ -103,7 +100,7 @@ async def test_gone_switches_the_endpoint_off_until_it_is_set_again(replica: Rep
 
 async def test_a_dead_endpoint_holds_up_nobody_else(replica: Replica) -> None:
     """While one application's endpoint refuses connections, another's events arrive."""
-    async with http_endpoint(NOW_S) as endpoint:
+    async with http_endpoint() as endpoint:
         await replica.publish()
         _, dead = await replica.register("dead", callback_url="http://127.0.0.1:9/callbacks")
         _, key = await replica.register("shop", callback_url=endpoint.url)
