@@ -125,7 +125,13 @@ async def run_tdp(*arguments: str, environment: Mapping[str, str]) -> Finished:
         code,
         *arguments,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'protos/gen'}", **environment},
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'protos/gen'}",
+            # Wide enough for no word of a table to be broken.
+            "COLUMNS": "200",
+            **environment,
+        },
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -31,8 +31,12 @@ MOMENTS = [
     ("control-plane-1", "dispatch.commit.after", NOTHING),
     # The result is accepted and its acknowledgement is lost: the agent sends it again.
     ("control-plane-1", "accept.commit.after", frozenset({(8, "deduplicated")})),
-    # The command is stored and its acknowledgement is lost: it comes again, or goes elsewhere.
-    ("agent-1", "agent.inbox.after", frozenset({(6, "replayed"), (5, "re-leased")})),
+    # The command is stored and its acknowledgement is lost: it comes again, is resumed, or goes elsewhere.
+    (
+        "agent-1",
+        "agent.inbox.after",
+        frozenset({(5, "re-leased"), (6, "replayed"), (7, "replayed")}),
+    ),
     # The result is stored on the node and was not sent.
     ("agent-1", "agent.result.after", NOTHING),
     # The order is durable and its answer is lost: the client asks again with its key.
