@@ -31,7 +31,7 @@ MOMENTS = [
     ("control-plane-1", "dispatch.commit.after", NOTHING),
     # The result is accepted and its acknowledgement is lost: the agent sends it again.
     ("control-plane-1", "accept.commit.after", frozenset({(8, "deduplicated")})),
-    # The command is stored and its acknowledgement is lost: it comes again, is resumed, or goes elsewhere.
+    # The command is stored and its ack is lost: it comes again, is resumed, or goes elsewhere.
     (
         "agent-1",
         "agent.inbox.after",
