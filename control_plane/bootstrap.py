@@ -44,6 +44,9 @@ from control_plane.adapters.outbound.postgres.intake_store import (
 )
 from control_plane.adapters.outbound.postgres.lease_store import PostgresLeaseStore
 from control_plane.adapters.outbound.postgres.node_directory import PostgresNodeDirectory
+from control_plane.adapters.outbound.postgres.node_management_store import (
+    PostgresNodeManagementStore,
+)
 from control_plane.adapters.outbound.postgres.node_store import PostgresNodeStore
 from control_plane.adapters.outbound.postgres.outcome_writer import OutcomeWriter
 from control_plane.adapters.outbound.postgres.scheduling_store import (
@@ -116,6 +119,7 @@ class Stores:
     scheduling: PostgresSchedulingStore
     nodes: PostgresNodeStore
     directory: PostgresNodeDirectory
+    management: PostgresNodeManagementStore
     commands: PostgresCommandStore
     inbox: PostgresInboxStore
     leases: PostgresLeaseStore
@@ -234,6 +238,7 @@ class ControlPlane:
                 database, outcomes, schemas, figures, ids, replica_id=self.replica_id
             ),
             directory=PostgresNodeDirectory(database, ids),
+            management=PostgresNodeManagementStore(database, outcomes, ids),
             commands=PostgresCommandStore(database, figures),
             inbox=PostgresInboxStore(database, outcomes, schemas),
             leases=PostgresLeaseStore(
@@ -381,7 +386,9 @@ class ControlPlane:
         applications = Applications(
             self.stores.applications, self.deliveries, self.keys, self.ids, policy
         )
-        administration = NodeAdministration(self.stores.directory, self.hints)
+        administration = NodeAdministration(
+            self.stores.directory, self.stores.management, self.hints
+        )
         add_application = application_service_pb2_grpc.add_ApplicationServiceServicer_to_server
         add_node_admin = node_admin_service_pb2_grpc.add_NodeAdminServiceServicer_to_server
         add_workflow = workflow_service_pb2_grpc.add_WorkflowServiceServicer_to_server

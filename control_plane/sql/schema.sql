@@ -343,6 +343,8 @@ CREATE TABLE public.nodes (
     reserved_gpu_count integer DEFAULT 0 NOT NULL,
     last_command_sequence bigint DEFAULT 0 NOT NULL,
     acked_command_sequence bigint DEFAULT 0 NOT NULL,
+    managed_by text DEFAULT ''::text NOT NULL,
+    management_reason text DEFAULT ''::text NOT NULL,
     drain_deadline_at timestamp with time zone,
     last_seen_at timestamp with time zone,
     enrolled_at timestamp with time zone DEFAULT public.tdp_now() NOT NULL,

@@ -1,16 +1,15 @@
 """NodeAdminService: translates between the contract and the use cases of operators."""
 
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import grpc.aio
 
 from control_plane.adapters.inbound.messages import outcome
 from control_plane.core.nodes.administration import NodeAdministration
-from control_plane.core.nodes.domain import NodeView
+from control_plane.core.nodes.domain import NodePlacement, NodeView
 from control_plane.core.paging import page_position, page_size, page_token
 from control_plane.core.scheduling.domain import Management, Runtime
 from control_plane.core.workflows.domain import Resources
-from foundation.errors import UnimplementedError
 from foundation.grpc.times import timestamp
 from foundation.principals import current_principal
 from tdp.control.v1 import node_admin_service_pb2 as pb
@@ -77,17 +76,36 @@ class NodeAdminServicer(pb_grpc.NodeAdminServiceServicer):
     async def DrainNode(
         self, request: pb.DrainNodeRequest, context: Context
     ) -> pb.DrainNodeResponse:
-        _unimplemented("DrainNode")
+        node, created = await self._administration.drain(
+            current_principal(),
+            request.idempotency_key,
+            request.node_id,
+            request.reason,
+            request.grace_period.ToTimedelta(),
+        )
+        return pb.DrainNodeResponse(node=_message(node), outcome=outcome(created=created))
 
     async def SetNodePlacement(
         self, request: pb.SetNodePlacementRequest, context: Context
     ) -> pb.SetNodePlacementResponse:
-        _unimplemented("SetNodePlacement")
+        node, created = await self._administration.place(
+            current_principal(),
+            request.idempotency_key,
+            request.node_id,
+            NodePlacement(dict(request.labels), request.weight, request.group),
+        )
+        return pb.SetNodePlacementResponse(node=_message(node), outcome=outcome(created=created))
 
     async def RemoveNode(
         self, request: pb.RemoveNodeRequest, context: Context
     ) -> pb.RemoveNodeResponse:
-        _unimplemented("RemoveNode")
+        created = await self._administration.remove(
+            current_principal(),
+            request.idempotency_key,
+            request.node_id,
+            loses_attempts=request.loses_attempts,
+        )
+        return pb.RemoveNodeResponse(outcome=outcome(created=created))
 
     async def CreateJoinToken(
         self, request: pb.CreateJoinTokenRequest, context: Context
@@ -115,12 +133,6 @@ class NodeAdminServicer(pb_grpc.NodeAdminServiceServicer):
         return pb.RevokeJoinTokenResponse(outcome=outcome(created=created))
 
 
-def _unimplemented(method: str) -> NoReturn:
-    raise UnimplementedError(
-        f"NodeAdminService.{method} is in the contract but not offered by this version"
-    )
-
-
 def _message(node: NodeView) -> pb.Node:
     return pb.Node(
         node_id=node.node_id,
@@ -143,6 +155,9 @@ def _message(node: NodeView) -> pb.Node:
         last_seen_time=timestamp(node.last_seen_at),
         enroll_time=timestamp(node.enrolled_at),
         agent_version=node.agent_version,
+        managed_by=node.managed_by,
+        management_reason=node.management_reason,
+        drain_deadline_time=timestamp(node.drain_deadline_at),
     )
 
 

@@ -252,6 +252,17 @@ def missing() -> Ending:
     )
 
 
+def removed(stop_reason: StopReason | None) -> Ending:
+    """Return the ending of an attempt whose node an operator has removed."""
+    status = end_after_stop(stop_reason)
+    end = _END_OF[status]
+    failure = _failure_of(end)
+    if end is AttemptEnd.LOST:
+        failure = Failure("NODE_REMOVED", "an operator removed the node", retryable=True)
+    # The node is forgotten, so nobody can be told.
+    return Ending(end, status, failure=failure, by_node=True)
+
+
 _END_OF: Final = {
     AttemptStatus.LOST: AttemptEnd.LOST,
     AttemptStatus.CANCELED: AttemptEnd.CANCELED,

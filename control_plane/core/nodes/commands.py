@@ -82,6 +82,10 @@ class DrainPayload:
 
     grace_period_s: float = 0.0
 
+    def to_json(self) -> str:
+        """Return the payload as JSON text."""
+        return json.dumps({"grace_period_s": self.grace_period_s})
+
     @classmethod
     def from_json(cls, text: str) -> "DrainPayload":
         """Read the payload; DocumentInvalidError for anything else."""

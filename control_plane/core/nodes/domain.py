@@ -308,6 +308,31 @@ class NodeView:
     last_seen_at: datetime | None
     enrolled_at: datetime
     agent_version: str
+    managed_by: str = ""
+    management_reason: str = ""
+    drain_deadline_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ManagementChange:
+    """What an operator says that a node may do, who it is and why.
+
+    `grace_s` is how long what runs may go on under a drain, in seconds; 0 until it ends.
+    """
+
+    management: Management
+    actor: str
+    reason: str = ""
+    grace_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlacement:
+    """What scheduling is to know of a node that only operators may say."""
+
+    labels: Mapping[str, str]
+    weight: int
+    group: str
 
 
 @dataclass(frozen=True, slots=True)

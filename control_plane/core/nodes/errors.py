@@ -19,6 +19,12 @@ class NodeUnknownError(ControlPlaneError, NotFoundError):
     reason = "NODE_UNKNOWN"
 
 
+class NodeBusyError(ControlPlaneError, FailedPreconditionError):
+    """The node still holds attempts, and nobody said that they may be lost."""
+
+    reason = "NODE_BUSY"
+
+
 class JoinTokenUnknownError(ControlPlaneError, NotFoundError):
     """No such join token."""
 

@@ -14,7 +14,9 @@ from control_plane.core.nodes.domain import (
     HeartbeatList,
     Hello,
     JoinToken,
+    ManagementChange,
     NodeEvent,
+    NodePlacement,
     NodeState,
     NodeView,
     OpenedSession,
@@ -24,7 +26,6 @@ from control_plane.core.nodes.domain import (
     TickResult,
 )
 from control_plane.core.nodes.leases import ListedLease
-from control_plane.core.scheduling.domain import Management
 
 
 class NodeStore(Protocol):
@@ -76,12 +77,6 @@ class NodeDirectory(Protocol):
         """Return one node."""
         ...
 
-    async def set_management(
-        self, identity: RequestIdentity, node_id: str, management: Management
-    ) -> bool:
-        """Say what a node may do; False for a replay. NodeUnknownError."""
-        ...
-
     async def create_join_token(
         self,
         identity: RequestIdentity,
@@ -95,6 +90,31 @@ class NodeDirectory(Protocol):
 
     async def revoke_join_token(self, identity: RequestIdentity, join_token_id: str) -> bool:
         """End a token; False for a replay. JoinTokenUnknownError."""
+        ...
+
+
+class NodeManagementStore(Protocol):
+    """What operators do with nodes; each answers whether it was done now, and not before."""
+
+    async def set_management(
+        self, identity: RequestIdentity, node_id: str, change: ManagementChange
+    ) -> bool:
+        """Say what a node may do, and order it to drain or to work again. NodeUnknownError."""
+        ...
+
+    async def set_placement(
+        self, identity: RequestIdentity, node_id: str, placement: NodePlacement
+    ) -> bool:
+        """Replace labels, weight and group. NodeUnknownError."""
+        ...
+
+    async def remove(
+        self, identity: RequestIdentity, node_id: str, *, loses_attempts: bool
+    ) -> tuple[bool, Aftermath]:
+        """Forget a node and its credential; what it holds is LOST, if that is allowed.
+
+        NodeUnknownError, NodeBusyError.
+        """
         ...
 
 

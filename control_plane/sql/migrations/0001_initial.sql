@@ -421,6 +421,10 @@ create table nodes (
     -- Sequence of the newest command, and up to which the node has stored them.
     last_command_sequence bigint not null default 0,
     acked_command_sequence bigint not null default 0,
+    -- Who said last what the node may do, and why; empty before anybody did.
+    managed_by text not null default '',
+    management_reason text not null default '',
+    -- When a drain ends what still runs; null without a drain, or where it waits for their ends.
     drain_deadline_at timestamptz,
     last_seen_at timestamptz,
     enrolled_at timestamptz not null default tdp_now()

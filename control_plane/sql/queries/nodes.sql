@@ -202,15 +202,6 @@ where nodes.name > $1
 order by nodes.name
 limit $3;
 
--- name: set_management
--- purpose: says what a node may do; no row comes back for an unknown node
-update nodes
-set
-    management = $2,
-    drain_deadline_at = case when $2 = 'ACTIVE' then null else drain_deadline_at end
-where node_id = $1
-returning node_id;
-
 -- name: insert_join_token
 -- purpose: registers the hash of a join token; no row comes back when the hash is known
 insert into join_tokens (join_token_id, token_sha256, node_group, use_count_max, expires_at)

@@ -14,7 +14,6 @@ from control_plane.core.nodes.domain import JoinToken, NodeView
 from control_plane.core.nodes.errors import (
     JoinTokenExistsError,
     JoinTokenUnknownError,
-    NodeUnknownError,
 )
 from control_plane.core.scheduling.domain import Management, Runtime
 from control_plane.core.workflows.domain import Resources
@@ -43,19 +42,6 @@ class PostgresNodeDirectory:
         """Return one node; see the port."""
         row = await self._database.fetchrow(_SQL.list_nodes, "", node_id, 1)
         return None if row is None else _view(row)
-
-    async def set_management(
-        self, identity: RequestIdentity, node_id: str, management: Management
-    ) -> bool:
-        """Say what a node may do; see the port."""
-
-        async def change(connection: Connection) -> None:
-            found = await connection.fetchval(_SQL.set_management, node_id, management.value)
-            if found is None:
-                raise NodeUnknownError(f"no node {node_id}: list the nodes for their ids")
-
-        _, created = await run_once(self._database, identity, node_id, change)
-        return created
 
     async def create_join_token(
         self,
@@ -122,6 +108,9 @@ def _view(row: Record) -> NodeView:
         last_seen_at=row["last_seen_at"],
         enrolled_at=row["enrolled_at"],
         agent_version=row["agent_version"],
+        managed_by=row["managed_by"],
+        management_reason=row["management_reason"],
+        drain_deadline_at=row["drain_deadline_at"],
     )
 
 

@@ -16,6 +16,9 @@ from control_plane.adapters.inbound.loop_lease_stops import RunTimeouts
 from control_plane.adapters.inbound.loop_lease_tick import LeaseTick
 from control_plane.adapters.inbound.loop_progress import ProgressWrites
 from control_plane.adapters.outbound.postgres.node_directory import PostgresNodeDirectory
+from control_plane.adapters.outbound.postgres.node_management_store import (
+    PostgresNodeManagementStore,
+)
 from control_plane.core.nodes.administration import NodeAdministration
 from control_plane.core.nodes.application import NodeSessions, SessionLimits
 from control_plane.core.nodes.enrolment import Enrolment
@@ -111,7 +114,11 @@ class Replica:
             Enrolment(world.nodes), self.sessions, NoGrants(), server_version="test", **servicer
         )
         admin = NodeAdminServicer(
-            NodeAdministration(PostgresNodeDirectory(world.database, IDS), self.hints)
+            NodeAdministration(
+                PostgresNodeDirectory(world.database, IDS),
+                PostgresNodeManagementStore(world.database, world.outcomes, IDS),
+                self.hints,
+            )
         )
         self.server = GrpcServer(
             ServerConfig(stop_grace_s=5.0),

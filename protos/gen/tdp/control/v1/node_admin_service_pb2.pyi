@@ -185,6 +185,9 @@ class Node(_message.Message):
     LAST_SEEN_TIME_FIELD_NUMBER: _builtins.int
     ENROLL_TIME_FIELD_NUMBER: _builtins.int
     AGENT_VERSION_FIELD_NUMBER: _builtins.int
+    MANAGED_BY_FIELD_NUMBER: _builtins.int
+    MANAGEMENT_REASON_FIELD_NUMBER: _builtins.int
+    DRAIN_DEADLINE_TIME_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """The node's id."""
     name: _builtins.str
@@ -207,6 +210,10 @@ class Node(_message.Message):
     """Commands not yet acknowledged."""
     agent_version: _builtins.str
     """Version of the agent software."""
+    managed_by: _builtins.str
+    """Who said last what the node may do, as kind:name; empty before anybody did."""
+    management_reason: _builtins.str
+    """Why."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Trusted labels, set by operators."""
@@ -231,6 +238,10 @@ class Node(_message.Message):
     def enroll_time(self) -> _timestamp_pb2.Timestamp:
         """When it enrolled."""
 
+    @_builtins.property
+    def drain_deadline_time(self) -> _timestamp_pb2.Timestamp:
+        """When a drain ends what still runs; unset without a drain or with a grace period of 0."""
+
     def __init__(
         self,
         *,
@@ -251,10 +262,13 @@ class Node(_message.Message):
         last_seen_time: _timestamp_pb2.Timestamp | None = ...,
         enroll_time: _timestamp_pb2.Timestamp | None = ...,
         agent_version: _builtins.str = ...,
+        managed_by: _builtins.str = ...,
+        management_reason: _builtins.str = ...,
+        drain_deadline_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["enroll_time", b"enroll_time", "last_seen_time", b"last_seen_time", "reserved", b"reserved", "resources", b"resources"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["drain_deadline_time", b"drain_deadline_time", "enroll_time", b"enroll_time", "last_seen_time", b"last_seen_time", "reserved", b"reserved", "resources", b"resources"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "capabilities", b"capabilities", "enroll_time", b"enroll_time", "generation", b"generation", "group", b"group", "labels", b"labels", "last_seen_time", b"last_seen_time", "management", b"management", "name", b"name", "node_id", b"node_id", "reserved", b"reserved", "resources", b"resources", "running_count", b"running_count", "runtime", b"runtime", "slot_count", b"slot_count", "unacked_command_count", b"unacked_command_count", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "capabilities", b"capabilities", "drain_deadline_time", b"drain_deadline_time", "enroll_time", b"enroll_time", "generation", b"generation", "group", b"group", "labels", b"labels", "last_seen_time", b"last_seen_time", "managed_by", b"managed_by", "management", b"management", "management_reason", b"management_reason", "name", b"name", "node_id", b"node_id", "reserved", b"reserved", "resources", b"resources", "running_count", b"running_count", "runtime", b"runtime", "slot_count", b"slot_count", "unacked_command_count", b"unacked_command_count", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -576,12 +590,12 @@ class SetNodePlacementRequest(_message.Message):
     node_id: _builtins.str
     """Required."""
     weight: _builtins.int
-    """The weight; 0 and less mean 100."""
+    """The weight, at most 1,000,000; 0 and less mean 100."""
     group: _builtins.str
-    """The group, empty for none."""
+    """The group, at most 100 characters, empty for none."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """All trusted labels; at most 64, keys and values at most 63 characters."""
+        """All trusted labels; at most 64, keys of 1 to 63 characters and values of at most 63."""
 
     def __init__(
         self,
@@ -636,19 +650,25 @@ class RemoveNodeRequest(_message.Message):
 
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     NODE_ID_FIELD_NUMBER: _builtins.int
+    LOSES_ATTEMPTS_FIELD_NUMBER: _builtins.int
     idempotency_key: _builtins.str
     """Required. See MutationOutcome."""
     node_id: _builtins.str
     """Required."""
+    loses_attempts: _builtins.bool
+    """Remove it although it holds live attempts: they are LOST at once and tried again elsewhere, and
+    what the node may still say of them is refused. Without it such a node is not removed.
+    """
     def __init__(
         self,
         *,
         idempotency_key: _builtins.str = ...,
         node_id: _builtins.str = ...,
+        loses_attempts: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "node_id", b"node_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "loses_attempts", b"loses_attempts", "node_id", b"node_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -105,7 +105,7 @@ class NodeAdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CordonNode(self, request, context):
-        """CordonNode keeps new work from a node; what runs goes on. NOT_FOUND.
+        """CordonNode keeps new work from a node; what runs goes on, also where the node was draining. NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -119,7 +119,8 @@ class NodeAdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DrainNode(self, request, context):
-        """DrainNode cordons a node and ends what runs after a grace period, to be run elsewhere. NOT_FOUND.
+        """DrainNode gives a node no new work and ends what runs after a grace period, to be run elsewhere.
+        The node keeps to it over restarts until it is cordoned or uncordoned. NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -133,7 +134,8 @@ class NodeAdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RemoveNode(self, request, context):
-        """RemoveNode forgets a node and its credential. FAILED_PRECONDITION: it holds live attempts. NOT_FOUND.
+        """RemoveNode forgets a node and its credential. FAILED_PRECONDITION: it holds live attempts, and
+        loses_attempts is not set. NOT_FOUND. ABORTED: work kept being dispatched to it; cordon it first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -23,15 +23,19 @@ class NodeAdminServiceStub:
     GetNode: _aio.UnaryUnaryMultiCallable[_node_admin_service_pb2.GetNodeRequest, _node_admin_service_pb2.GetNodeResponse]
     """GetNode reads one node. NOT_FOUND."""
     CordonNode: _aio.UnaryUnaryMultiCallable[_node_admin_service_pb2.CordonNodeRequest, _node_admin_service_pb2.CordonNodeResponse]
-    """CordonNode keeps new work from a node; what runs goes on. NOT_FOUND."""
+    """CordonNode keeps new work from a node; what runs goes on, also where the node was draining. NOT_FOUND."""
     UncordonNode: _aio.UnaryUnaryMultiCallable[_node_admin_service_pb2.UncordonNodeRequest, _node_admin_service_pb2.UncordonNodeResponse]
     """UncordonNode undoes a cordon or a drain. NOT_FOUND."""
     DrainNode: _aio.UnaryUnaryMultiCallable[_node_admin_service_pb2.DrainNodeRequest, _node_admin_service_pb2.DrainNodeResponse]
-    """DrainNode cordons a node and ends what runs after a grace period, to be run elsewhere. NOT_FOUND."""
+    """DrainNode gives a node no new work and ends what runs after a grace period, to be run elsewhere.
+    The node keeps to it over restarts until it is cordoned or uncordoned. NOT_FOUND.
+    """
     SetNodePlacement: _aio.UnaryUnaryMultiCallable[_node_admin_service_pb2.SetNodePlacementRequest, _node_admin_service_pb2.SetNodePlacementResponse]
     """SetNodePlacement sets trusted labels and the weight. NOT_FOUND."""
     RemoveNode: _aio.UnaryUnaryMultiCallable[_node_admin_service_pb2.RemoveNodeRequest, _node_admin_service_pb2.RemoveNodeResponse]
-    """RemoveNode forgets a node and its credential. FAILED_PRECONDITION: it holds live attempts. NOT_FOUND."""
+    """RemoveNode forgets a node and its credential. FAILED_PRECONDITION: it holds live attempts, and
+    loses_attempts is not set. NOT_FOUND. ABORTED: work kept being dispatched to it; cordon it first.
+    """
     CreateJoinToken: _aio.UnaryUnaryMultiCallable[_node_admin_service_pb2.CreateJoinTokenRequest, _node_admin_service_pb2.CreateJoinTokenResponse]
     """CreateJoinToken registers a token (made by the caller, only its hash is sent) with which nodes enrol. ALREADY_EXISTS."""
     RevokeJoinToken: _aio.UnaryUnaryMultiCallable[_node_admin_service_pb2.RevokeJoinTokenRequest, _node_admin_service_pb2.RevokeJoinTokenResponse]
@@ -62,7 +66,7 @@ class NodeAdminServiceServicer:
         request: _node_admin_service_pb2.CordonNodeRequest,
         context: _aio.ServicerContext[_node_admin_service_pb2.CordonNodeRequest, _abc.Awaitable[_node_admin_service_pb2.CordonNodeResponse]],
     ) -> _abc.Awaitable[_node_admin_service_pb2.CordonNodeResponse]:
-        """CordonNode keeps new work from a node; what runs goes on. NOT_FOUND."""
+        """CordonNode keeps new work from a node; what runs goes on, also where the node was draining. NOT_FOUND."""
 
     def UncordonNode(
         self,
@@ -76,7 +80,9 @@ class NodeAdminServiceServicer:
         request: _node_admin_service_pb2.DrainNodeRequest,
         context: _aio.ServicerContext[_node_admin_service_pb2.DrainNodeRequest, _abc.Awaitable[_node_admin_service_pb2.DrainNodeResponse]],
     ) -> _abc.Awaitable[_node_admin_service_pb2.DrainNodeResponse]:
-        """DrainNode cordons a node and ends what runs after a grace period, to be run elsewhere. NOT_FOUND."""
+        """DrainNode gives a node no new work and ends what runs after a grace period, to be run elsewhere.
+        The node keeps to it over restarts until it is cordoned or uncordoned. NOT_FOUND.
+        """
 
     def SetNodePlacement(
         self,
@@ -90,7 +96,9 @@ class NodeAdminServiceServicer:
         request: _node_admin_service_pb2.RemoveNodeRequest,
         context: _aio.ServicerContext[_node_admin_service_pb2.RemoveNodeRequest, _abc.Awaitable[_node_admin_service_pb2.RemoveNodeResponse]],
     ) -> _abc.Awaitable[_node_admin_service_pb2.RemoveNodeResponse]:
-        """RemoveNode forgets a node and its credential. FAILED_PRECONDITION: it holds live attempts. NOT_FOUND."""
+        """RemoveNode forgets a node and its credential. FAILED_PRECONDITION: it holds live attempts, and
+        loses_attempts is not set. NOT_FOUND. ABORTED: work kept being dispatched to it; cordon it first.
+        """
 
     def CreateJoinToken(
         self,
