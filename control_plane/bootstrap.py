@@ -32,6 +32,9 @@ from control_plane.adapters.outbound.postgres.application_store import PostgresA
 from control_plane.adapters.outbound.postgres.callback_directory import PostgresCallbackDirectory
 from control_plane.adapters.outbound.postgres.capability_schemas import CapabilitySchemas
 from control_plane.adapters.outbound.postgres.command_store import PostgresCommandStore
+from control_plane.adapters.outbound.postgres.conservation_reader import (
+    PostgresConservationReader,
+)
 from control_plane.adapters.outbound.postgres.control_store import PostgresTaskControlStore
 from control_plane.adapters.outbound.postgres.engine_store import PostgresEngineStore
 from control_plane.adapters.outbound.postgres.evidence_reader import PostgresEvidenceReader
@@ -60,6 +63,7 @@ from control_plane.core.applications.application import Applications
 from control_plane.core.applications.authentication import KeyAuthenticator
 from control_plane.core.applications.endpoints import EndpointPolicy
 from control_plane.core.callbacks.application import CallbackPublisher
+from control_plane.core.conservation.application import Conservation
 from control_plane.core.engine.application import EngineDriver
 from control_plane.core.evidence.application import Evidence
 from control_plane.core.executions.admission import Admission
@@ -176,6 +180,7 @@ class ControlPlane:
             self.clock,
             stream_bytes_max=settings.nats_stream_bytes_max,
         )
+        self.conservation = Conservation(PostgresConservationReader(self.database))
         self.server = self._server()
 
     async def open(self) -> None:
@@ -382,7 +387,9 @@ class ControlPlane:
             ),
             server_version=VERSION,
         )
-        system = SystemServicer(Evidence(self.stores.evidence), VERSION, self.replica_id)
+        system = SystemServicer(
+            Evidence(self.stores.evidence), self.conservation, VERSION, self.replica_id
+        )
         applications = Applications(
             self.stores.applications, self.deliveries, self.keys, self.ids, policy
         )

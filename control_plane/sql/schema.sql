@@ -1,6 +1,10 @@
 -- The schema that the migrations of control_plane come to, written by `make schema`.
 -- For reading: comments and reasons are in the migrations, and nothing ever runs this file.
 
+CREATE FUNCTION public.id_at(moment timestamp with time zone) RETURNS uuid
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN ((lpad(to_hex((GREATEST(floor((EXTRACT(epoch FROM moment) * (1000)::numeric)), (0)::numeric))::bigint), 12, '0'::text) || repeat('0'::text, 20)))::uuid;
+
 CREATE FUNCTION public.judged_hold_until(stamped_at timestamp with time zone, hold_until timestamp with time zone, judged_at timestamp with time zone, lease_ttl interval) RETURNS timestamp with time zone
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN CASE WHEN (((judged_at - stamped_at) > (lease_ttl / (2)::double precision)) OR ((stamped_at - judged_at) > (lease_ttl / (12)::double precision))) THEN (judged_at + lease_ttl) ELSE LEAST(hold_until, (judged_at + lease_ttl)) END;
@@ -677,6 +681,8 @@ CREATE INDEX executions_live ON public.executions USING btree (created_at) WHERE
 CREATE INDEX executions_queued ON public.executions USING btree (application_id) WHERE (status = ANY (ARRAY['CREATED'::text, 'QUEUED'::text]));
 
 CREATE INDEX grants_attempt ON public.grants USING btree (attempt_id, idempotency_key);
+
+CREATE INDEX idempotency_records_created ON public.idempotency_records USING btree (created_at);
 
 CREATE INDEX node_commands_attempt ON public.node_commands USING btree (attempt_id) WHERE (attempt_id IS NOT NULL);
 

@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "dev": "tools.cli.commands.dev",
     "order": "tools.cli.commands.order",
     "evidence": "tools.cli.commands.evidence",
+    "conservation": "tools.cli.commands.conservation",
     "task": "tools.cli.commands.task",
     "workflow": "tools.cli.commands.workflow",
     "node": "tools.cli.commands.node",
@@ -48,7 +49,7 @@ app = typer.Typer(
     name="tdp",
     help="Submit work, watch it, operate the platform, and prove what became of an order.",
     epilog="Exit status: 0 done, 1 failed, 2 refused (what was asked is wrong), 3 unreachable, "
-    "4 the order needs attention, 130 interrupted.",
+    "4 the order needs attention or facts do not balance, 130 interrupted.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

@@ -1,23 +1,30 @@
-"""SystemService: what the server is, and the ladder of evidence."""
+"""SystemService: what the server is, the ladder of evidence, and conservation."""
 
 from typing import Final
 
+from control_plane.core.conservation.application import Conservation
+from control_plane.core.conservation.domain import Balance
 from control_plane.core.evidence.application import Evidence, Subject, bundle_json
 from control_plane.core.evidence.domain import Disturbance, Rung
 from foundation.grpc.context import ServicerContext as Context
-from foundation.grpc.times import timestamp
+from foundation.grpc.times import moment_of, timestamp
 from foundation.principals import Scope, current_principal
 from tdp.control.v1 import system_service_pb2 as pb
 from tdp.control.v1 import system_service_pb2_grpc as pb_grpc
 
 PROTOCOL_VERSION: Final = 1
+FEATURES: Final = ("callbacks-grpc", "callbacks-http", "conservation", "evidence", "watch")
+"""What a client may rely on; the contract says what each name means."""
 
 
 class SystemServicer(pb_grpc.SystemServiceServicer):
-    """Serves tdp.control.v1.SystemService; GetConservation answers UNIMPLEMENTED."""
+    """Serves tdp.control.v1.SystemService."""
 
-    def __init__(self, evidence: Evidence, version: str, replica_id: str) -> None:
+    def __init__(
+        self, evidence: Evidence, conservation: Conservation, version: str, replica_id: str
+    ) -> None:
         self._evidence = evidence
+        self._conservation = conservation
         self._version = version
         self._replica_id = replica_id
 
@@ -29,7 +36,7 @@ class SystemServicer(pb_grpc.SystemServiceServicer):
             version=self._version,
             protocol_version_min=PROTOCOL_VERSION,
             protocol_version_max=PROTOCOL_VERSION,
-            features=["evidence", "watch"],
+            features=list(FEATURES),
             replica_id=self._replica_id,
             database_time=timestamp(await self._evidence.database_time()),
         )
@@ -46,6 +53,30 @@ class SystemServicer(pb_grpc.SystemServiceServicer):
             verdict=ladder.verdict,
             bundle_json=bundle_json(ladder),
         )
+
+    async def GetConservation(
+        self, request: pb.GetConservationRequest, context: Context
+    ) -> pb.GetConservationResponse:
+        balances = await self._conservation.check_for(
+            current_principal(),
+            moment_of(request.start_time) if request.HasField("start_time") else None,
+            moment_of(request.end_time) if request.HasField("end_time") else None,
+        )
+        return pb.GetConservationResponse(
+            lines=[_line(one) for one in balances],
+            balanced=all(one.holds for one in balances),
+        )
+
+
+def _line(balance: Balance) -> pb.ConservationLine:
+    return pb.ConservationLine(
+        key=balance.invariant.key,
+        name=balance.invariant.equation,
+        meaning=balance.invariant.meaning,
+        left_count=balance.left_count,
+        right_count=balance.right_count,
+        differing_ids=balance.differing_ids,
+    )
 
 
 def _rung(rung: Rung) -> pb.EvidenceRung:

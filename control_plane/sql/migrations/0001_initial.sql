@@ -19,6 +19,14 @@ create function tdp_now() returns timestamptz
     return clock_timestamp()
         + coalesce(nullif(current_setting('tdp.clock_offset', true), ''), '0')::interval;
 
+-- The least UUIDv7 of a moment: what was made in a window is found by its primary key.
+create function id_at(moment timestamptz) returns uuid
+    language sql stable parallel safe
+    return (
+        lpad(to_hex(greatest(floor(extract(epoch from moment) * 1000), 0)::bigint), 12, '0')
+        || repeat('0', 20)
+    )::uuid;
+
 ---------------------------------------------------------------------------------------------
 -- Applications, keys, idempotency
 ---------------------------------------------------------------------------------------------
@@ -61,6 +69,8 @@ create table idempotency_records (
     created_at timestamptz not null default tdp_now(),
     primary key (principal, operation, key)
 );
+-- Conservation reads a window of it, and retention the oldest.
+create index idempotency_records_created on idempotency_records (created_at);
 
 ---------------------------------------------------------------------------------------------
 -- Workflows, tasks, executions

@@ -61,6 +61,7 @@ def test_each_command_explains_itself(
         ("node", "remove"),
         ("node", "join-token"),
         ("evidence",),
+        ("conservation",),
         ("demo",),
         ("dev",),
     ],

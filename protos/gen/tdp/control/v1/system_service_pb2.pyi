@@ -91,7 +91,10 @@ class GetServerInfoResponse(_message.Message):
     """The id of the replica that answered."""
     @_builtins.property
     def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of optional features that are on."""
+        """Names of what is on, ascending: callbacks-grpc and callbacks-http (targets that callbacks may
+        have), conservation, evidence, retention (finished work is removed after a time), watch. More may
+        come: ignore what you do not know.
+        """
 
     @_builtins.property
     def database_time(self) -> _timestamp_pb2.Timestamp:
@@ -299,7 +302,9 @@ class GetConservationRequest(_message.Message):
     END_TIME_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
-        """Facts created at or after this time; unset means 24 hours ago."""
+        """Facts created at or after this time; unset means 24 hours before the end. What retention may
+        have removed is left out.
+        """
 
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp:
@@ -329,15 +334,21 @@ class ConservationLine(_message.Message):
     LEFT_COUNT_FIELD_NUMBER: _builtins.int
     RIGHT_COUNT_FIELD_NUMBER: _builtins.int
     DIFFERING_IDS_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    MEANING_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name, for example "tasks accepted = terminal + live"."""
     left_count: _builtins.int
     """The left side."""
     right_count: _builtins.int
     """The right side."""
+    key: _builtins.str
+    """Its stable key, for example "accepted": a label of the metric tdp_conservation_difference."""
+    meaning: _builtins.str
+    """What a difference means, and what the ids are."""
     @_builtins.property
     def differing_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Ids that make the difference, at most 100."""
+        """Ids that make the difference, at most 100; the sides may be equal all the same."""
 
     def __init__(
         self,
@@ -346,10 +357,12 @@ class ConservationLine(_message.Message):
         left_count: _builtins.int = ...,
         right_count: _builtins.int = ...,
         differing_ids: _abc.Iterable[_builtins.str] | None = ...,
+        key: _builtins.str = ...,
+        meaning: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["differing_ids", b"differing_ids", "left_count", b"left_count", "name", b"name", "right_count", b"right_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["differing_ids", b"differing_ids", "key", b"key", "left_count", b"left_count", "meaning", b"meaning", "name", b"name", "right_count", b"right_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -77,7 +77,11 @@ class SystemServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetConservation(self, request, context):
-        """GetConservation compares what was accepted with what is known of it. Operators only.
+        """GetConservation compares what was accepted with what is known of it: accepted = terminal +
+        live, sent = stored + outstanding, events and callbacks contiguous. Operators only:
+        PERMISSION_DENIED. INVALID_ARGUMENT for a window that ends before it starts or is longer than 31
+        days; DEADLINE_EXCEEDED for one that holds more than can be counted in 30 s: ask for a shorter
+        one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

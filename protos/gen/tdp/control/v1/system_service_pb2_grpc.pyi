@@ -24,7 +24,12 @@ class SystemServiceStub:
     GetEvidence: _aio.UnaryUnaryMultiCallable[_system_service_pb2.GetEvidenceRequest, _system_service_pb2.GetEvidenceResponse]
     """GetEvidence returns the ladder of durable facts for one task, execution or order. NOT_FOUND."""
     GetConservation: _aio.UnaryUnaryMultiCallable[_system_service_pb2.GetConservationRequest, _system_service_pb2.GetConservationResponse]
-    """GetConservation compares what was accepted with what is known of it. Operators only."""
+    """GetConservation compares what was accepted with what is known of it: accepted = terminal +
+    live, sent = stored + outstanding, events and callbacks contiguous. Operators only:
+    PERMISSION_DENIED. INVALID_ARGUMENT for a window that ends before it starts or is longer than 31
+    days; DEADLINE_EXCEEDED for one that holds more than can be counted in 30 s: ask for a shorter
+    one.
+    """
 
 class SystemServiceServicer:
     """SystemService tells about the server and gives evidence.
@@ -52,6 +57,11 @@ class SystemServiceServicer:
         request: _system_service_pb2.GetConservationRequest,
         context: _aio.ServicerContext[_system_service_pb2.GetConservationRequest, _abc.Awaitable[_system_service_pb2.GetConservationResponse]],
     ) -> _abc.Awaitable[_system_service_pb2.GetConservationResponse]:
-        """GetConservation compares what was accepted with what is known of it. Operators only."""
+        """GetConservation compares what was accepted with what is known of it: accepted = terminal +
+        live, sent = stored + outstanding, events and callbacks contiguous. Operators only:
+        PERMISSION_DENIED. INVALID_ARGUMENT for a window that ends before it starts or is longer than 31
+        days; DEADLINE_EXCEEDED for one that holds more than can be counted in 30 s: ask for a shorter
+        one.
+        """
 
 def add_SystemServiceServicer_to_server(servicer: SystemServiceServicer, server: _aio.Server) -> None: ...
