@@ -1,6 +1,7 @@
 """Composition root of the control plane: the only file that names concrete adapters."""
 
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -65,6 +66,7 @@ from control_plane.core.applications.endpoints import EndpointPolicy
 from control_plane.core.callbacks.application import CallbackPublisher
 from control_plane.core.conservation.application import Conservation
 from control_plane.core.engine.application import EngineDriver
+from control_plane.core.engine.deciding import Deciding
 from control_plane.core.evidence.application import Evidence
 from control_plane.core.executions.admission import Admission
 from control_plane.core.executions.control import TaskControl
@@ -159,16 +161,17 @@ class ControlPlane:
         self.queued_intake = QueuedIntake(self.stores.intake)
         self.watch_hub = WatchHub(self.hints.watchers)
         self.live = LiveSessions(self.hints)
+        self.driver = EngineDriver(self.stores.engine, self.ids, self.hints, self.clock)
         self.sessions = NodeSessions(
             self.stores.nodes,
             self.stores.commands,
             self.stores.inbox,
+            self.driver.advanced_elsewhere,
             self.live,
             self.hints,
             self.clock,
             settings.figures,
         )
-        self.driver = EngineDriver(self.stores.engine, self.ids, self.hints, self.clock)
         self.nats = NatsConnection(settings.nats_url, f"tdp-control-{self.replica_id}")
         self.wakeups = NatsWakeups(
             self.nats, self.hints, self.live.wake, replica_id=self.replica_id
@@ -223,6 +226,7 @@ class ControlPlane:
         snapshots = WorkflowSnapshots(self.compiled)
         outcomes = OutcomeWriter(snapshots, ids, self.random)
         schemas = CapabilitySchemas(database)
+        engine = PostgresEngineStore(database, snapshots, outcomes, ids)
         return Stores(
             applications=PostgresApplicationStore(database),
             workflows=PostgresWorkflowStore(database),
@@ -230,7 +234,7 @@ class ControlPlane:
             reader=PostgresExecutionReader(database),
             control=PostgresTaskControlStore(database, ids, self.clock),
             evidence=PostgresEvidenceReader(database),
-            engine=PostgresEngineStore(database, snapshots, outcomes, ids),
+            engine=engine,
             scheduling=PostgresSchedulingStore(
                 database,
                 snapshots,
@@ -245,7 +249,12 @@ class ControlPlane:
             directory=PostgresNodeDirectory(database, ids),
             management=PostgresNodeManagementStore(database, outcomes, ids),
             commands=PostgresCommandStore(database, figures),
-            inbox=PostgresInboxStore(database, outcomes, schemas),
+            inbox=PostgresInboxStore(
+                database,
+                outcomes,
+                schemas,
+                partial(engine.advance_within, advancing=Deciding(ids)),
+            ),
             leases=PostgresLeaseStore(
                 database,
                 self.heartbeats,

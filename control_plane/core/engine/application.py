@@ -6,17 +6,8 @@ from typing import Final
 
 import structlog
 
-from control_plane.core.engine.decisions import Decision, PlannedEvent
-from control_plane.core.engine.domain import decide
-from control_plane.core.engine.ports import (
-    Advance,
-    AdvancedBatch,
-    EngineStore,
-    EnvelopedEvent,
-    LoadedExecution,
-)
-from control_plane.core.executions.domain import ExecutionEvent
-from control_plane.core.executions.envelope import envelope
+from control_plane.core.engine.deciding import Deciding
+from control_plane.core.engine.ports import AdvancedBatch, EngineStore
 from control_plane.core.wakeups import LocalHints
 from foundation.clock import Clock
 from foundation.ids import IdSource
@@ -40,7 +31,7 @@ class EngineDriver:
 
     def __init__(self, store: EngineStore, ids: IdSource, hints: LocalHints, clock: Clock) -> None:
         self._store = store
-        self._ids = ids
+        self._deciding = Deciding(ids)
         self._hints = hints
         self._clock = clock
         self._advanced: OrderedDict[str, int] = OrderedDict()
@@ -81,14 +72,15 @@ class EngineDriver:
             return
         self._advancing = frozenset(execution_ids)
         try:
-            done = await self._store.advance(execution_ids, self.decided)
+            done = await self._store.advance(execution_ids, self._deciding)
         finally:
             self._advancing = frozenset()
-        self._remember(done.sequences)
-        self._hint(done)
-        settled = dict.fromkeys(execution_ids, _NO_MESSAGE_NEEDED) | dict(done.sequences)
-        for listener in self._listeners:
-            listener(settled)
+        self._settle(done, dict.fromkeys(execution_ids, _NO_MESSAGE_NEEDED) | dict(done.sequences))
+
+    def advanced_elsewhere(self, done: AdvancedBatch) -> None:
+        """Take note of a batch that another transaction of this replica advanced and committed."""
+        if done.sequences or done.failed:
+            self._settle(done, done.sequences)
 
     async def sweep(self, interval_s: float) -> float:
         """Hint the executions that are due; return the seconds until the next look.
@@ -108,47 +100,11 @@ class EngineDriver:
             self._look_at_s = min(self._look_at_s, now_s + max(found.next_due_in_s, 0.0))
         return max(self._look_at_s - now_s, 0.0)
 
-    def decided(self, execution: LoadedExecution) -> Advance:
-        """Decide one execution and write its events' envelopes."""
-        decision = decide(execution.workflow, execution.facts, execution.now)
-        events = tuple(
-            self._enveloped(execution, decision, planned, execution.last_sequence + 1 + place)
-            for place, planned in enumerate(decision.events)
-        )
-        return Advance(execution, decision, events)
-
-    def _enveloped(
-        self,
-        execution: LoadedExecution,
-        decision: Decision,
-        planned: PlannedEvent,
-        sequence: int,
-    ) -> EnvelopedEvent:
-        facts, change = execution.facts, decision.execution
-        # Documents belong to the status that the execution has in the end, not to those it
-        # passed through on the way.
-        is_last = change is not None and planned.status is change.status
-        event = ExecutionEvent(
-            application_id=facts.application_id,
-            task_id=facts.task_id,
-            execution_id=facts.execution_id,
-            external_ref=facts.external_ref,
-            sequence=sequence,
-            run=facts.run,
-            status=planned.status,
-            progress=planned.progress_percent,
-            output_json=change.output_json if change is not None and is_last else "",
-            failure_json=change.failure_json if change is not None and is_last else "",
-        )
-        event_id = self._ids.new_id()
-        return EnvelopedEvent(
-            event_id=event_id,
-            sequence=sequence,
-            type=planned.type.value,
-            status=planned.status.value,
-            progress_percent=planned.progress_percent,
-            envelope=envelope(event, planned.type, event_id, execution.now),
-        )
+    def _settle(self, done: AdvancedBatch, settled: Mapping[str, int]) -> None:
+        self._remember(done.sequences)
+        self._hint(done)
+        for listener in self._listeners:
+            listener(settled)
 
     def _remember(self, sequences: Mapping[str, int]) -> None:
         for execution_id, sequence in sequences.items():

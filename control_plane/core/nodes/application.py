@@ -7,6 +7,7 @@ from typing import Final
 
 import structlog
 
+from control_plane.core.engine.ports import AdvancedBatch
 from control_plane.core.nodes.domain import (
     CommandAck,
     EventFate,
@@ -57,12 +58,14 @@ class NodeSessions:
         nodes: NodeStore,
         commands: CommandStore,
         inbox: InboxStore,
+        advanced: Callable[[AdvancedBatch], None],
         live: LiveSessions,
         hints: LocalHints,
         clock: Clock,
         figures: LeaseFigures,
         limits: SessionLimits | None = None,
     ) -> None:
+        """`advanced` tells the engine's driver which executions the inbox has advanced."""
         self.figures = figures
         self.limits = limits or SessionLimits()
         self.live = live
@@ -71,6 +74,7 @@ class NodeSessions:
         self._nodes = nodes
         self._commands = commands
         self._inbox = inbox
+        self._advanced = advanced
         self._hints = hints
         self._clock = clock
         self._opening = asyncio.Semaphore(self.limits.opening_count_max)
@@ -223,9 +227,10 @@ class NodeSessions:
     # --- Batches. ---
 
     async def _accept(self, events: Sequence[NodeEvent]) -> Sequence[EventFate]:
-        fates, aftermath = await self._inbox.accept(events)
-        aftermath.give(self._hints)
-        return fates
+        accepted = await self._inbox.accept(events)
+        accepted.aftermath.give(self._hints)
+        self._advanced(accepted.advanced)
+        return accepted.fates
 
     async def _ack(self, acks: Sequence[CommandAck]) -> Sequence[int]:
         return await self._commands.ack(acks)

@@ -1,9 +1,11 @@
 """What the node use cases ask of storage and of other replicas."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
 
+from control_plane.core.engine.ports import AdvancedBatch
 from control_plane.core.executions.outcomes import Aftermath, Settlement
 from control_plane.core.idempotency import RequestIdentity
 from control_plane.core.nodes.domain import (
@@ -138,11 +140,24 @@ class CommandStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of a batch of events, one fate for each in order, and whom it wakes.
+
+    `advanced` are the executions that the same transaction went on to advance; those that are
+    left to the engine are in `aftermath`.
+    """
+
+    fates: Sequence[EventFate]
+    aftermath: Aftermath
+    advanced: AdvancedBatch = field(default_factory=AdvancedBatch)
+
+
 class InboxStore(Protocol):
     """What nodes report."""
 
-    async def accept(self, events: Sequence[NodeEvent]) -> tuple[Sequence[EventFate], Aftermath]:
-        """Store events and what they change, in one transaction; one fate for each, in order.
+    async def accept(self, events: Sequence[NodeEvent]) -> Accepted:
+        """Store events, what they change and what the engine makes of it, in one transaction.
 
         A repeated event, in the batch or before, gets the fate of its first arrival.
         """

@@ -41,6 +41,7 @@ for update of attempt;
 -- purpose: writes everything that the end of some attempts changes, for all of them at once
 -- No attempt occurs twice. A row with a pending result stays RUNNING without a lease. step_status
 -- is null where the step instance is not to be touched; retry_at is set for READY only.
+-- $24: whether the engine is to look at the executions.
 with ended as materialized (
     select *
     from unnest(
@@ -103,7 +104,8 @@ execution as (
     update executions
     set next_due_at = moment.now
     from moment
-    where executions.execution_id in (select execution_id from ended)
+    where $24::boolean
+        and executions.execution_id in (select execution_id from ended)
         and executions.completed_at is null
 ),
 attempt as (
@@ -224,6 +226,12 @@ ordered as (
 )
 select distinct node_id
 from ordered;
+
+-- name: make_due
+-- purpose: has the engine look at locked executions
+update executions
+set next_due_at = tdp_now()
+where execution_id = any($1::uuid[]) and completed_at is null;
 
 -- name: order_stops
 -- purpose: tells live attempts to stop, and says which had not been sent to their node yet

@@ -1,7 +1,7 @@
 """The engine's driver on PostgreSQL: one transaction and few statements for a whole batch."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -37,6 +37,10 @@ _STEP_COLUMNS: Final = 15
 _REQUEST_COLUMNS: Final = 9
 _VOID_COLUMNS: Final = 4
 _EXECUTION_COLUMNS: Final = 11
+
+
+AdvanceWithin = Callable[[Connection, Sequence[str]], Awaitable[AdvancedBatch]]
+"""Advances executions within a transaction that holds their locks; `advance_within` for short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,23 @@ class PostgresEngineStore:
         batches = [await self.advance([one], advancing) for one in execution_ids]
         return _merged(batches)
 
+    async def advance_within(
+        self, connection: Connection, execution_ids: Sequence[str], advancing: Advancing
+    ) -> AdvancedBatch:
+        """Advance executions that the caller's transaction has locked and changed.
+
+        Whatever fails here leaves the caller's part as it is. In no field of the answer, and
+        for the driver to advance, are those that failed so and those that are to stop
+        attempts: the caller holds nodes' locks, which come last.
+        """
+        try:
+            async with connection.transaction():  # A savepoint.
+                return await self._advance_in(connection, execution_ids, advancing, stopping=False)
+        except Exception as error:
+            if strikes_all(error):
+                raise
+            return AdvancedBatch()
+
     async def due(self, count_max: int) -> DueExecutions:
         """Return the executions that are due; see the port."""
         rows = await self._database.fetch(_SQL.due_executions, count_max)
@@ -99,7 +120,12 @@ class PostgresEngineStore:
         return batch
 
     async def _advance_in(
-        self, connection: Connection, execution_ids: Sequence[str], advancing: Advancing
+        self,
+        connection: Connection,
+        execution_ids: Sequence[str],
+        advancing: Advancing,
+        *,
+        stopping: bool = True,
     ) -> AdvancedBatch:
         locked = await connection.fetch(_SQL.lock_executions, execution_ids)
         if not locked:
@@ -111,6 +137,8 @@ class PostgresEngineStore:
                 advances.append(advancing(execution))
             except Exception as error:  # noqa: BLE001 - stored with the execution it belongs to
                 errors[execution.facts.execution_id] = error
+        if not stopping:
+            advances = [one for one in advances if not one.decision.stops]
         aftermath = await self._write(connection, advances)
         await self._note_failures(connection, errors)
         return _batch(advances, errors, aftermath)

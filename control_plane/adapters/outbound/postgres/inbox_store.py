@@ -2,9 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from control_plane.adapters.outbound.postgres.engine_store import AdvanceWithin
 from control_plane.adapters.outbound.postgres.outcome_writer import LockedAttempts, OutcomeWriter
 from control_plane.core.executions.domain import AttemptId
 from control_plane.core.executions.outcomes import (
@@ -31,7 +32,7 @@ from control_plane.core.nodes.domain import (
     WorkStopped,
     WorkSucceeded,
 )
-from control_plane.core.nodes.ports import OutputSchemas
+from control_plane.core.nodes.ports import Accepted, OutputSchemas
 from foundation.failpoints import failpoint
 from foundation.postgres.named_sql import NamedSql
 from foundation.postgres.pool import Connection, Database, Record
@@ -77,15 +78,22 @@ class _Batch:
 class PostgresInboxStore:
     """Implements InboxStore."""
 
-    def __init__(self, database: Database, outcomes: OutcomeWriter, schemas: OutputSchemas) -> None:
+    def __init__(
+        self,
+        database: Database,
+        outcomes: OutcomeWriter,
+        schemas: OutputSchemas,
+        advance_within: AdvanceWithin,
+    ) -> None:
         self._database = database
         self._outcomes = outcomes
         self._schemas = schemas
+        self._advance_within = advance_within
 
-    async def accept(self, events: Sequence[NodeEvent]) -> tuple[Sequence[EventFate], Aftermath]:
+    async def accept(self, events: Sequence[NodeEvent]) -> Accepted:
         """Store events and what they change; see the port."""
 
-        async def run(connection: Connection) -> tuple[Sequence[EventFate], Aftermath]:
+        async def run(connection: Connection) -> Accepted:
             return await self._accept_in(connection, events)
 
         await failpoint("accept.commit.before")
@@ -131,9 +139,7 @@ class PostgresInboxStore:
             )
         return await self._outcomes.end(connection, endings, locked.now)
 
-    async def _accept_in(
-        self, connection: Connection, events: Sequence[NodeEvent]
-    ) -> tuple[Sequence[EventFate], Aftermath]:
+    async def _accept_in(self, connection: Connection, events: Sequence[NodeEvent]) -> Accepted:
         batch = _folded(events)
         attempt_ids = sorted({event.attempt_id for event in batch.events.values()})
         locked = await self._outcomes.lock(connection, attempt_ids)
@@ -144,8 +150,22 @@ class PostgresInboxStore:
         counts = await _report_artifacts(connection, batch)
         await self._judge_finals(batch, locked, counts)
         stored = await _store(connection, batch)
-        aftermath = await self._outcomes.end(connection, list(batch.endings.values()), locked.now)
-        return [stored[event.event_id] for event in events], aftermath
+        endings = list(batch.endings.values())
+        aftermath = await self._outcomes.end(connection, endings, locked.now, makes_due=False)
+        fates = [stored[event.event_id] for event in events]
+        return await self._advanced(connection, Accepted(fates, aftermath))
+
+    async def _advanced(self, connection: Connection, accepted: Accepted) -> Accepted:
+        """Advance what the batch changed while its locks are held: that saves a transaction."""
+        changed = accepted.aftermath.execution_ids
+        if not changed:
+            return accepted
+        advanced = await self._advance_within(connection, sorted(changed))
+        left = sorted(changed - advanced.sequences.keys())
+        if left:
+            await connection.execute(_SQL.make_due, left)
+        aftermath = replace(accepted.aftermath, execution_ids=frozenset(left))
+        return replace(accepted, aftermath=aftermath, advanced=advanced)
 
     async def _judge_finals(
         self, batch: _Batch, locked: LockedAttempts, counts: Mapping[str, int]

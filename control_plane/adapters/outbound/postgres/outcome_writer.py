@@ -57,10 +57,13 @@ class OutcomeWriter:
         connection: Connection,
         endings: Sequence[tuple[AttemptFacts, Ending]],
         now: datetime | None,
+        *,
+        makes_due: bool = True,
     ) -> Aftermath:
         """Write the ends of locked attempts, none of which occurs twice.
 
-        `now` is the database's time at which they were locked. Raises TransitionForbiddenError
+        `now` is the database's time at which they were locked. Without `makes_due` the caller
+        sees to it that the executions are advanced. Raises TransitionForbiddenError
         for an attempt that is over already, SnapshotUnreadableError.
         """
         if not endings:
@@ -70,7 +73,10 @@ class OutcomeWriter:
             await self._concluded(connection, facts, ending, now) for facts, ending in endings
         ]
         rows = await connection.fetch(
-            _SQL.end_attempts, *_columns(conclusions), [self._ids.new_id() for _ in conclusions]
+            _SQL.end_attempts,
+            *_columns(conclusions),
+            [self._ids.new_id() for _ in conclusions],
+            makes_due,
         )
         return aftermath_of(conclusions, (str(row["node_id"]) for row in rows))
 

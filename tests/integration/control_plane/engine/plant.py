@@ -57,6 +57,27 @@ TWO_STEPS = workflow(
 )
 
 
+_DISPATCH = """
+with step as (
+    update steps set status = 'RUNNING', started_at = tdp_now()
+    where execution_id = $1 and status = 'READY' returning *
+), request as (
+    update scheduling_requests set status = 'DISPATCHED' where execution_id = $1
+)
+insert into attempts (
+    attempt_id, execution_id, step_key, item_index, number, task_id, application_id, node_id,
+    lease_version, lease_expires_at, status
+)
+select
+    gen_random_uuid(), step.execution_id, step.step_key, step.item_index, step.attempt_number,
+    execution.task_id, execution.application_id, $2, step.attempt_number,
+    tdp_now() + interval '1 minute', 'RUNNING'
+from step
+inner join executions as execution using (execution_id)
+returning attempt_id::text
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Planted:
     """The ids of one task."""
@@ -159,6 +180,16 @@ class Plant:
             one.execution_id,
         )
         return [(row["step_key"], row["attempt_number"], row["status"]) for row in rows]
+
+    async def dispatch(self, one: Planted) -> list[str]:
+        """Put READY steps on a node that does not exist, as a scheduler would; the attempts."""
+        await self.database.fetch(
+            "update executions set status = 'RUNNING', started_at = coalesce(started_at, tdp_now())"
+            " where execution_id = $1 and status in ('CREATED', 'QUEUED')",
+            one.execution_id,
+        )
+        rows = await self.database.fetch(_DISPATCH, one.execution_id, IDS.new_id())
+        return [row["attempt_id"] for row in rows]
 
     async def end_attempts(self, endings: Mapping[str, Ending]) -> None:
         """End attempts as the inbox does, and hint as it does."""

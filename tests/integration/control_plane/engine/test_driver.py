@@ -14,30 +14,10 @@ from tests.integration.control_plane.engine.plant import (
     IDS,
     TWO_STEPS,
     Plant,
-    Planted,
     step,
     workflow,
 )
 
-_DISPATCH = """
-with step as (
-    update steps set status = 'RUNNING', started_at = tdp_now()
-    where execution_id = $1 and status = 'READY' returning *
-), request as (
-    update scheduling_requests set status = 'DISPATCHED' where execution_id = $1
-)
-insert into attempts (
-    attempt_id, execution_id, step_key, item_index, number, task_id, application_id, node_id,
-    lease_version, lease_expires_at, status
-)
-select
-    gen_random_uuid(), step.execution_id, step.step_key, step.item_index, step.attempt_number,
-    execution.task_id, execution.application_id, $2, step.attempt_number,
-    tdp_now() + interval '1 minute', 'RUNNING'
-from step
-inner join executions as execution using (execution_id)
-returning attempt_id::text
-"""
 _WHOLE_STATE = """
 select
     (select jsonb_agg(to_jsonb(e) order by execution_id) from executions as e) as executions,
@@ -60,17 +40,6 @@ def armed() -> Iterator[None]:
     """Disarms whatever failpoints the test armed."""
     yield
     uninstall_failpoints()
-
-
-async def _dispatch(plant: Plant, one: Planted) -> list[str]:
-    """Put READY steps on a node that does not exist, as a scheduler would."""
-    await plant.database.fetch(
-        "update executions set status = 'RUNNING', started_at = coalesce(started_at, tdp_now())"
-        " where execution_id = $1 and status in ('CREATED', 'QUEUED')",
-        one.execution_id,
-    )
-    rows = await plant.database.fetch(_DISPATCH, one.execution_id, IDS.new_id())
-    return [row["attempt_id"] for row in rows]
 
 
 async def _whole_state(plant: Plant) -> dict[str, str]:
@@ -97,7 +66,7 @@ async def test_an_execution_runs_to_its_output(plant: Plant) -> None:
     (one,) = await plant.create(callback_url="https://a.example/cb")
     for _ in range(2):
         await plant.advance([one])
-        await plant.succeed(await _dispatch(plant, one), {"n": 12345678901234567890})
+        await plant.succeed(await plant.dispatch(one), {"n": 12345678901234567890})
     await plant.advance([one])
 
     row = await plant.execution(one)
@@ -122,7 +91,7 @@ async def test_a_failed_step_ends_the_execution_once_all_has_stopped(plant: Plan
     definition = workflow(step("good"), step("bad", retry={"max_attempts": 1}))
     (one,) = await plant.create(definition)
     await plant.advance([one])
-    attempts = await _dispatch(plant, one)
+    attempts = await plant.dispatch(one)
     rows = await plant.database.fetch("select attempt_id::text, step_key from attempts")
     by_key = {row["step_key"]: row["attempt_id"] for row in rows}
     assert sorted(by_key.values()) == sorted(attempts)
@@ -190,7 +159,7 @@ async def test_rivals_on_the_same_executions_do_each_thing_once(control_database
     for one in planted:
         assert await plants[0].requests(one) == [("first", 1, "PENDING")]
         assert (await plants[0].execution(one))["version"] == 2
-    attempts = [attempt for one in planted for attempt in await _dispatch(plants[0], one)]
+    attempts = [attempt for one in planted for attempt in await plants[0].dispatch(one)]
     await plants[0].succeed(attempts)
     await asyncio.gather(*(churn(plant) for plant in plants))
     for one in planted:

@@ -99,6 +99,7 @@ class Replica:
             world.nodes,
             world.commands,
             world.inbox,
+            lambda _: None,
             self.live,
             self.hints,
             CLOCK,

@@ -172,8 +172,8 @@ async def test_a_batch_of_events_does_what_they_do_one_by_one(
         _, attempts = await _scene(left)
         await _copy(left, right)
         events = _some_events(random, attempts)
-        together, _ = await left.inbox.accept(events) if events else ([], None)
-        singly = [(await right.inbox.accept([one]))[0][0] for one in events]
+        together, _ = await left.accept(events) if events else ([], None)
+        singly = [(await right.accept([one]))[0][0] for one in events]
         assert list(together) == singly, f"seed {seed}"
         assert await left.dump() == await right.dump(), f"seed {seed}"
         pending = [
@@ -272,7 +272,7 @@ async def test_concurrent_writers_count_each_attempt_once(world: World) -> None:
 
     async def report() -> list[bool]:
         mixed = random.sample(events, len(events))
-        fates, _ = await world.inbox.accept(mixed)
+        fates, _ = await world.accept(mixed)
         by_id = {fate.event_id: fate.accepted for fate in fates}
         return [by_id[one.event_id] for one in events]
 

@@ -23,7 +23,7 @@ async def test_a_new_session_sends_again_what_the_journal_lacks(world: World) ->
     session = SessionRef(node_id, (await world.open(node_id)).generation)
     stored, over, lacking = [await world.new_attempt(node_id) for _ in range(3)]
     await world.commands.take([CommandDemand(session, 8, 8)])
-    await world.inbox.accept([success(over)])
+    await world.accept([success(over)])
     await world.open(node_id, stored, last_command_sequence=1)
     assert await _statuses(world) == ["ACKED", "VOIDED", "PENDING"]
     assert (await world.fetch_node(node_id))["acked_command_sequence"] == 1

@@ -10,9 +10,7 @@ async def test_a_refused_result_that_ended_its_attempt_is_not_waited_for(world: 
     """A success that names other artifacts than were reported ends its attempt: it was heard."""
     attempt = await world.new_attempt(await world.add_node())
     assert await _counts(world, attempt) == (0, 1)
-    await world.inbox.accept(
-        [event(attempt, WorkSucceeded("{}", artifact_count=1, collection_ref="c"))]
-    )
+    await world.accept([event(attempt, WorkSucceeded("{}", artifact_count=1, collection_ref="c"))])
     assert await _counts(world, attempt) == (1, 1)
     fenced = (await _hop(world, attempt)).disturbances
     assert [one.kind for one in fenced] == ["fenced"]
@@ -28,7 +26,7 @@ async def test_an_attempt_that_ended_in_silence_is_not_waited_for(world: World) 
 async def test_a_report_of_another_lease_is_no_result(world: World) -> None:
     """A fenced event of a live attempt leaves the attempt's own result to come."""
     attempt = await world.new_attempt(await world.add_node())
-    await world.inbox.accept([success(attempt, lease_version=attempt.lease_version + 1)])
+    await world.accept([success(attempt, lease_version=attempt.lease_version + 1)])
     assert await _counts(world, attempt) == (0, 1)
 
 

@@ -27,7 +27,7 @@ async def test_success_ends_attempt_and_step_and_frees_the_node(world: World) ->
     """A success moves attempt and step, frees slot and resources, and wakes the engine."""
     node_id = await world.add_node()
     attempt = await world.new_attempt(node_id)
-    (fate,), aftermath = await world.inbox.accept([success(attempt)])
+    (fate,), aftermath = await world.accept([success(attempt)])
     assert (fate.accepted, fate.reason) == (True, "")
     assert aftermath.execution_ids == {attempt.execution_id}
     assert aftermath.frees_capacity
@@ -52,7 +52,7 @@ async def test_a_failure_asks_for_another_attempt_and_then_ends_the_step(world: 
     """The retry policy decides: one repetition with its own request, then the step is FAILED."""
     node_id = await world.add_node()
     first = await world.new_attempt(node_id)
-    _, aftermath = await world.inbox.accept([failure(first)])
+    _, aftermath = await world.accept([failure(first)])
     assert aftermath.asks_again
     step = await world.fetch_step(first)
     assert (step["status"], step["attempt_number"], step["failure_count"]) == ("READY", 2, 1)
@@ -65,7 +65,7 @@ async def test_a_failure_asks_for_another_attempt_and_then_ends_the_step(world: 
     assert request == [(7, '{"r":1}', "PENDING", True)]
     assert await world.rows("select type from timeline") == [("step.retry",)]
     second = await world.dispatch(first.execution_id, node_id)
-    await world.inbox.accept([failure(second)])
+    await world.accept([failure(second)])
     step = await world.fetch_step(first)
     assert (step["status"], step["failure_count"]) == ("FAILED", 2)
     assert json.loads(step["failure"])["reason"] == "BROKE"
@@ -75,7 +75,7 @@ async def test_a_failure_asks_for_another_attempt_and_then_ends_the_step(world: 
 async def test_a_final_failure_is_not_repeated(world: World) -> None:
     """A failure that no retry can help ends the step at once."""
     attempt = await world.new_attempt(await world.add_node())
-    await world.inbox.accept([failure(attempt, retryable=False)])
+    await world.accept([failure(attempt, retryable=False)])
     assert (await world.fetch_step(attempt))["status"] == "FAILED"
 
 
@@ -83,7 +83,7 @@ async def test_nothing_is_tried_again_for_an_execution_that_is_ending(world: Wor
     """A closing execution gets no further attempts."""
     attempt = await world.new_attempt(await world.add_node())
     await world.database.fetch("update executions set closing_as = 'FAILED'")
-    await world.inbox.accept([failure(attempt)])
+    await world.accept([failure(attempt)])
     assert (await world.fetch_step(attempt))["status"] == "FAILED"
 
 
@@ -95,7 +95,7 @@ async def test_the_failure_step_is_tried_again_while_its_execution_closes(world:
     await world.database.fetch(
         "update executions set status = 'CANCELING' where execution_id = $1", second.execution_id
     )
-    await world.inbox.accept([failure(first), failure(second)])
+    await world.accept([failure(first), failure(second)])
     assert (await world.fetch_step(first))["status"] == "READY"
     assert (await world.fetch_step(second))["status"] == "FAILED"
 
@@ -105,7 +105,7 @@ async def test_output_that_breaks_the_schema_fails_the_attempt(world: World) -> 
     node_id = await world.add_node()
     await world.open(node_id)
     attempt = await world.new_attempt(node_id)
-    (fate,), _ = await world.inbox.accept([success(attempt, "[1]")])
+    (fate,), _ = await world.accept([success(attempt, "[1]")])
     assert (fate.accepted, fate.reason) == (False, "OUTPUT_INVALID")
     assert (await world.fetch_attempt(attempt))["status"] == "FAILED"
     assert (await world.fetch_step(attempt))["status"] == "FAILED"
@@ -117,7 +117,7 @@ async def test_a_success_with_artifacts_waits_for_their_commit(world: World) -> 
     attempt = await world.new_attempt(node_id)
     await world.allocate(attempt, "a", "b")
     done = event(attempt, WorkSucceeded('{"n":2}', 2, "coll"))
-    fates, aftermath = await world.inbox.accept([event(attempt, reported("a", "b")), done])
+    fates, aftermath = await world.accept([event(attempt, reported("a", "b")), done])
     assert [fate.accepted for fate in fates] == [True, True]
     assert aftermath.commits_artifacts
     row = await world.fetch_attempt(attempt)
@@ -135,7 +135,7 @@ async def test_a_success_with_artifacts_waits_for_their_commit(world: World) -> 
     assert destination == world.application_id
     assert json.loads(payload)["artifact_count"] == 2
     # The same result again is a duplicate; another one is refused.
-    (again, other), _ = await world.inbox.accept([done, success(attempt)])
+    (again, other), _ = await world.accept([done, success(attempt)])
     assert again.accepted
     assert (other.accepted, other.reason) == (False, "RESULT_PENDING")
     settled = await world.inbox.settle([Settlement(AttemptId(attempt.attempt_id))])
@@ -153,8 +153,8 @@ async def test_a_refused_commit_is_repeated_as_a_failure(world: World) -> None:
     node_id = await world.add_node()
     attempt = await world.new_attempt(node_id)
     await world.allocate(attempt, "a")
-    await world.inbox.accept([event(attempt, reported("a"))])
-    await world.inbox.accept([event(attempt, WorkSucceeded("{}", 1, "coll"))])
+    await world.accept([event(attempt, reported("a"))])
+    await world.accept([event(attempt, WorkSucceeded("{}", 1, "coll"))])
     wrong = Failure("ARTIFACT_MISMATCH", "other bytes", retryable=True)
     await world.inbox.settle([Settlement(AttemptId(attempt.attempt_id), wrong)])
     assert (await world.fetch_attempt(attempt))["status"] == "FAILED"
@@ -166,7 +166,7 @@ async def test_a_refused_commit_is_repeated_as_a_failure(world: World) -> None:
 async def test_a_result_that_names_other_artifacts_is_refused(world: World) -> None:
     """A differing count ends the attempt, to be done again."""
     attempt = await world.new_attempt(await world.add_node())
-    (fate,), _ = await world.inbox.accept([event(attempt, WorkSucceeded("{}", 3, "c"))])
+    (fate,), _ = await world.accept([event(attempt, WorkSucceeded("{}", 3, "c"))])
     assert (fate.accepted, fate.reason) == (False, "ARTIFACT_COUNT_MISMATCH")
     assert (await world.fetch_step(attempt))["status"] == "READY"
 
@@ -176,7 +176,7 @@ async def test_events_that_do_not_fit_change_nothing_and_are_kept(world: World) 
     attempt = await world.new_attempt(await world.add_node())
     other = await world.add_node("node-2")
     before = await world.dump()
-    fates, aftermath = await world.inbox.accept(
+    fates, aftermath = await world.accept(
         [
             success(attempt, node_id=other),
             success(attempt, lease_version=2),
@@ -238,7 +238,7 @@ async def test_stopping_what_was_sent_waits_for_the_node(world: World) -> None:
     commands = await world.rows("select sequence, kind, payload from node_commands order by 1")
     assert [kind for _, kind, _ in commands] == ["RUN", "CANCEL"]
     assert json.loads(commands[1][2])["stop_reason"] == "CANCEL"
-    await world.inbox.accept([stop_report(attempt, StopReason.CANCEL)])
+    await world.accept([stop_report(attempt, StopReason.CANCEL)])
     assert (await world.fetch_attempt(attempt))["status"] == "CANCELED"
     assert (await world.fetch_step(attempt))["status"] == "CANCELED"
     assert (await world.fetch_node(node_id))["running_count"] == 0
@@ -252,7 +252,7 @@ async def test_success_counts_under_a_cancel_and_not_under_a_timeout(world: Worl
     await world.commands.take([CommandDemand(session, 8, 8)])
     await _stop(world, canceled)
     await _stop(world, late, StopReason.TIMEOUT)
-    fates, _ = await world.inbox.accept([success(canceled), success(late)])
+    fates, _ = await world.accept([success(canceled), success(late)])
     assert [(fate.accepted, fate.reason) for fate in fates] == [
         (True, ""),
         (False, "TIMED_OUT_BEFORE"),
@@ -267,7 +267,7 @@ async def test_what_must_run_once_is_not_repeated_after_a_loss(world: World) -> 
     """A node's stop without an order loses the work: an at_most_once step fails."""
     node_id = await world.add_node()
     repeated, once = await world.new_attempt(node_id), await world.new_attempt(node_id, "once")
-    await world.inbox.accept([stop_report(repeated, None), stop_report(once, None)])
+    await world.accept([stop_report(repeated, None), stop_report(once, None)])
     assert (await world.fetch_attempt(repeated))["status"] == "LOST"
     step = await world.fetch_step(repeated)
     assert (step["status"], step["loss_count"], step["failure_count"]) == ("READY", 1, 0)

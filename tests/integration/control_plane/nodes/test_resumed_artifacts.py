@@ -13,7 +13,7 @@ async def test_uploads_of_the_process_before_count_for_a_resumed_attempt(world: 
     report = _reported((before, "done.png"), (after, "half.png"))
     result = WorkSucceeded("{}", artifact_count=2, collection_ref="c")
 
-    (told, ended), aftermath = await world.inbox.accept(
+    (told, ended), aftermath = await world.accept(
         [
             event(attempt, report, boot_id=after),
             event(attempt, result, boot_id=after),
@@ -36,7 +36,7 @@ async def test_a_reference_that_was_not_allocated_counts_for_nothing(world: Worl
     await _allocate(world, attempt, boot_id, "done.png")
     result = WorkSucceeded("{}", artifact_count=1, collection_ref="c")
 
-    (_, ended), _ = await world.inbox.accept(
+    (_, ended), _ = await world.accept(
         [
             event(attempt, _reported((IDS.new_id(), "done.png")), boot_id=boot_id),
             event(attempt, result, boot_id=boot_id),
@@ -54,7 +54,7 @@ async def test_one_reference_for_all_processes_is_the_reporting_ones(world: Worl
     await _allocate(world, attempt, after, "a.png", ref="same")
     fact = ArtifactsReported([ReportedArtifact("a.png", "same", 5, b"s" * 32, "image/png")])
 
-    await world.inbox.accept([event(attempt, fact, boot_id=after)])
+    await world.accept([event(attempt, fact, boot_id=after)])
 
     assert await _statuses(world) == {(before, "a.png"): "ABANDONED", (after, "a.png"): "REPORTED"}
 

@@ -1,6 +1,7 @@
 """A small world in the database: attempts dispatched as the scheduler leaves them."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
@@ -14,12 +15,15 @@ from control_plane.adapters.outbound.postgres.lease_store import PostgresLeaseSt
 from control_plane.adapters.outbound.postgres.node_store import PostgresNodeStore
 from control_plane.adapters.outbound.postgres.outcome_writer import OutcomeWriter
 from control_plane.adapters.outbound.postgres.snapshots import WorkflowSnapshots
+from control_plane.core.engine.ports import AdvancedBatch
 from control_plane.core.executions.attempt_state import StopReason
 from control_plane.core.executions.failures import Failure
+from control_plane.core.executions.outcomes import Aftermath
 from control_plane.core.nodes.commands import RunPayload
 from control_plane.core.nodes.domain import (
     ArtifactsReported,
     CapabilityDeclaration,
+    EventFate,
     Fact,
     HeldAttempt,
     Hello,
@@ -36,7 +40,7 @@ from control_plane.core.workflows.compiling import CompiledWorkflows
 from control_plane.core.workflows.domain import Resources
 from foundation.clock import SystemClock
 from foundation.ids import SystemIds
-from foundation.postgres.pool import Database
+from foundation.postgres.pool import Connection, Database
 
 IDS = SystemIds(SystemClock())
 CAPABILITY, VERSION = "demo.work", "1.0.0"
@@ -117,7 +121,7 @@ class World:
             replica_id=self.replica_id,
         )
         self.commands = PostgresCommandStore(self.database, self.figures, ack_timeout_s=5.0)
-        self.inbox = PostgresInboxStore(self.database, self.outcomes, self.schemas)
+        self.inbox = PostgresInboxStore(self.database, self.outcomes, self.schemas, leave_all)
         self.leases = PostgresLeaseStore(
             self.database,
             self.database,
@@ -126,6 +130,10 @@ class World:
             replica_id=self.replica_id,
             version="test",
         )
+
+    async def accept(self, events: Sequence[NodeEvent]) -> tuple[Sequence[EventFate], Aftermath]:
+        accepted = await self.inbox.accept(events)
+        return accepted.fates, accepted.aftermath
 
     async def value(self, statement: str, *arguments: object) -> Any:  # noqa: ANN401 - a column
         row = await self.database.fetchrow(statement, *arguments)
@@ -346,6 +354,11 @@ def _run_payload(attempt: Attempt) -> RunPayload:
         input_json='{"a":1}',
         run_timeout_s=30.0,
     )
+
+
+async def leave_all(_: Connection, __: Sequence[str]) -> AdvancedBatch:
+    """Leave every execution to the engine, which these tests do without."""
+    return AdvancedBatch()
 
 
 def event(attempt: Attempt, fact: Fact, **changes: object) -> NodeEvent:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from control_plane.core.engine.application import BATCH_SIZE_MAX, EngineDriver
+from control_plane.core.engine.deciding import Deciding
 from control_plane.core.engine.facts import ExecutionFacts
 from control_plane.core.engine.ports import (
     AdvancedBatch,
@@ -196,7 +197,7 @@ def test_documents_belong_to_the_last_status_only(bench: _Bench) -> None:
     )
     execution = LoadedExecution(facts, compiled, START, 1, None, 0, 0, with_callback=True)
 
-    advance = bench.driver.decided(execution)
+    advance = Deciding(SequentialIds())(execution)
 
     assert [event.sequence for event in advance.events] == [
         2 + place for place in range(len(advance.events))
@@ -214,5 +215,5 @@ def test_an_advance_that_clears_a_failure_is_written(bench: _Bench) -> None:
     quiet = LoadedExecution(facts, compiled, START, 1, None, 0, 0, with_callback=False)
     failed = LoadedExecution(facts, compiled, START, 1, None, 1, 0, with_callback=False)
 
-    assert bench.driver.decided(quiet).changes_nothing
-    assert not bench.driver.decided(failed).changes_nothing
+    assert Deciding(SequentialIds())(quiet).changes_nothing
+    assert not Deciding(SequentialIds())(failed).changes_nothing
