@@ -232,7 +232,7 @@ class ControlPlane:
             workflows=PostgresWorkflowStore(database),
             intake=PostgresIntakeStore(database, ids),
             reader=PostgresExecutionReader(database),
-            control=PostgresTaskControlStore(database, ids, self.clock),
+            control=PostgresTaskControlStore(database, snapshots, ids, self.clock),
             evidence=PostgresEvidenceReader(database),
             engine=engine,
             scheduling=PostgresSchedulingStore(

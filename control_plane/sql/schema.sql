@@ -232,6 +232,7 @@ CREATE TABLE public.executions (
     version bigint DEFAULT 1 NOT NULL,
     last_sequence bigint DEFAULT 1 NOT NULL,
     paused boolean DEFAULT false NOT NULL,
+    paused_at timestamp with time zone,
     snapshot_digest text NOT NULL,
     output text,
     failure text,
@@ -480,6 +481,7 @@ CREATE TABLE public.steps (
     ready_at timestamp with time zone,
     started_at timestamp with time zone,
     completed_at timestamp with time zone,
+    reused_from_execution_id uuid,
     CONSTRAINT steps_progress_percent_check CHECK (((progress_percent >= 0) AND (progress_percent <= 100))),
     CONSTRAINT steps_status_check CHECK ((status = ANY (ARRAY['PENDING'::text, 'READY'::text, 'RUNNING'::text, 'WAITING'::text, 'SUCCEEDED'::text, 'FAILED'::text, 'TIMED_OUT'::text, 'CANCELED'::text, 'SKIPPED'::text])))
 );

@@ -8,6 +8,7 @@ from google.protobuf.message import Message
 
 from control_plane.adapters.inbound import task_messages as messages
 from control_plane.adapters.inbound.messages import outcome
+from control_plane.core.engine.reuse import RerunMode, Reuse
 from control_plane.core.executions.control import TaskControl
 from control_plane.core.executions.filters import parse_filter
 from control_plane.core.executions.intake import CreateTask, TaskIntake
@@ -15,7 +16,7 @@ from control_plane.core.executions.queries import ExecutionQueries, owner_of_vie
 from control_plane.core.executions.watching import WatchHub, watch
 from control_plane.core.paging import page_position, page_size, page_token
 from control_plane.limits import PAGE_BYTES_MAX, PARTS_PAGE_SIZE_DEFAULT
-from foundation.errors import InvalidArgumentError, UnimplementedError
+from foundation.errors import InvalidArgumentError
 from foundation.grpc.context import ServicerContext as Context
 from foundation.ids import parse_id
 from foundation.principals import PrincipalKind, current_principal
@@ -112,16 +113,14 @@ class TaskServicer(pb_grpc.TaskServiceServicer):
     ) -> pb.RerunTaskResponse:
         if request.mode == pb.RERUN_MODE_UNSPECIFIED:
             raise InvalidArgumentError.of_field("mode", "is not given: name a rerun mode")
-        if request.mode != pb.RERUN_MODE_FROM_SCRATCH:
-            raise UnimplementedError(
-                f"{pb.RerunMode.Name(request.mode)} is not offered yet: use RERUN_MODE_FROM_SCRATCH"
-            )
+        mode = pb.RerunMode.Name(request.mode).removeprefix("RERUN_MODE_")
         execution, created = await self._control.rerun(
             current_principal(),
             request.idempotency_key,
             request.task_id,
             request.run,
             request.reason,
+            Reuse(RerunMode(mode), request.step_key),
         )
         return pb.RerunTaskResponse(
             execution=messages.execution(execution), outcome=outcome(created=created)

@@ -89,6 +89,7 @@ def step(view: StepView) -> pb.Step:
         capability=view.capability,
         capability_version=view.capability_version,
         waiting_for=view.waiting_for,
+        reused_from_execution_id=view.reused_from_execution_id,
     )
 
 

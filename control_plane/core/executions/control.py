@@ -1,8 +1,11 @@
 """Steering a task: cancel the current run, or run it again."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Protocol
 
+from control_plane.core.engine.reuse import Reuse
 from control_plane.core.errors import ControlPlaneError
 from control_plane.core.executions.queries import ExecutionQueries, TaskNotFoundError, owner_of_view
 from control_plane.core.executions.views import ExecutionView
@@ -52,13 +55,21 @@ class TaskControlStore(Protocol):
         """
         ...
 
-    async def rerun(self, act: TaskAct) -> ActResult | None:
-        """Start the next run from scratch; None for an unknown task.
+    async def rerun(self, act: TaskAct, reuse: Reuse) -> ActResult | None:
+        """Start the next run, taking over what `reuse` says; None for an unknown task.
 
-        RunNotTerminalError while the current one lives; a run that is not current is answered
-        with the current one and changes nothing.
+        RunNotTerminalError while the current one lives, and the errors of `plan_reuse`; a run
+        that is not current is answered with the current one and changes nothing.
         """
         ...
+
+
+def check_reason(reason: str) -> None:
+    """Raise InvalidArgumentError for a reason that is too long to keep."""
+    if len(reason) > REASON_CHARS_MAX:
+        raise InvalidArgumentError.of_field(
+            "reason", f"has {len(reason)} characters, over {REASON_CHARS_MAX}"
+        )
 
 
 class TaskControl:
@@ -79,23 +90,34 @@ class TaskControl:
         return await self._shown(principal, act, await self._store.cancel(act))
 
     async def rerun(
-        self, principal: Principal, key: str, task_id: str, run: int, reason: str
+        self,
+        principal: Principal,
+        key: str,
+        task_id: str,
+        run: int,
+        reason: str,
+        reuse: Reuse,
     ) -> tuple[ExecutionView, bool]:
-        """Start the next run from scratch; TaskNotFoundError, RunNotTerminalError."""
-        act = self._act(principal, "RerunTask", key, task_id, run, reason)
-        return await self._shown(principal, act, await self._store.rerun(act))
+        """Start the next run; TaskNotFoundError, RunNotTerminalError, errors of `plan_reuse`."""
+        how = {"mode": reuse.mode.value, "step_key": reuse.from_step}
+        act = self._act(principal, "RerunTask", key, task_id, run, reason, how)
+        return await self._shown(principal, act, await self._store.rerun(act, reuse))
 
     def _act(
-        self, principal: Principal, operation: str, key: str, task_id: str, run: int, reason: str
+        self,
+        principal: Principal,
+        operation: str,
+        key: str,
+        task_id: str,
+        run: int,
+        reason: str,
+        how: Mapping[str, str] = MappingProxyType({}),
     ) -> TaskAct:
         principal.require_scope(Scope.SUBMIT)
         if run < 0:
             raise InvalidArgumentError.of_field("run", f"is {run}: send 0 for the current run")
-        if len(reason) > REASON_CHARS_MAX:
-            raise InvalidArgumentError.of_field(
-                "reason", f"has {len(reason)} characters, over {REASON_CHARS_MAX}"
-            )
-        hashed = request_hash(operation, {"task_id": task_id, "run": run, "reason": reason})
+        check_reason(reason)
+        hashed = request_hash(operation, {"task_id": task_id, "run": run, "reason": reason, **how})
         return TaskAct(
             identity=request_identity(principal, operation, key, hashed),
             task_id=parse_id(task_id, "task_id"),

@@ -79,6 +79,7 @@ class StepView:
     started_at: datetime | None
     completed_at: datetime | None
     waiting_for: str
+    reused_from_execution_id: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,8 @@ create table executions (
     version bigint not null default 1,
     last_sequence bigint not null default 1,
     paused boolean not null default false,
+    -- Since when; null while not paused. What is left of a queue time waits from then on.
+    paused_at timestamptz,
     snapshot_digest text not null,
     output text,
     failure text,
@@ -312,6 +314,8 @@ create table steps (
     ready_at timestamptz,
     started_at timestamptz,
     completed_at timestamptz,
+    -- The run whose work this is, where a rerun took it over: its artifacts count as committed here.
+    reused_from_execution_id uuid,
     primary key (execution_id, step_key, item_index)
 );
 

@@ -47,6 +47,46 @@ set current_execution_id = execution.execution_id, current_run = execution.run
 from execution
 where tasks.task_id = execution.task_id;
 
+-- name: ended_steps
+-- purpose: reads how the step instances of an execution ended, without their documents
+select step_key, item_index, status
+from steps
+where execution_id = $1;
+
+-- name: take_over_steps
+-- purpose: begins a run with steps of another one ($1): kept as they ended ($5), or to be run again
+-- A for_each step that is gathered again keeps its list; nothing else of what runs again is kept.
+insert into steps (
+    execution_id, step_key, item_index, position, status, progress_percent, capability,
+    capability_version, input, output, failure, reused_from_execution_id, completed_at
+)
+select
+    $2, step.step_key, step.item_index, step.position,
+    case when given.is_kept then step.status else 'PENDING' end,
+    case when given.is_kept then step.progress_percent else 0 end,
+    step.capability, step.capability_version,
+    case when given.is_kept or step.item_index = -1 then step.input end,
+    case when given.is_kept then step.output end,
+    case when given.is_kept then step.failure end,
+    case when given.is_kept then coalesce(step.reused_from_execution_id, step.execution_id) end,
+    case when given.is_kept then tdp_now() end
+from unnest($3::text[], $4::integer[], $5::boolean[]) as given (step_key, item_index, is_kept)
+inner join steps as step
+    on step.execution_id = $1
+    and step.step_key = given.step_key
+    and step.item_index = given.item_index;
+
+-- name: note_rerun
+-- purpose: records on the timeline of a new run who asked for it, why, and what it took over
+insert into timeline (execution_id, type, actor, detail)
+values (
+    $1, 'execution.rerun_requested', $2,
+    json_build_object(
+        'reason', $3::text, 'mode', $4::text, 'from_step', $5::text,
+        'from_execution_id', $6::text, 'kept_steps', $7::integer
+    )::text
+);
+
 -- name: note_act
 -- purpose: records on the timeline who did what, and why
 insert into timeline (execution_id, type, actor, detail)

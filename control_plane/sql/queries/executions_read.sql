@@ -56,7 +56,17 @@ select
     step.attempt_number, step.progress_percent, step.capability, step.capability_version,
     coalesce(step.input, '') as input, coalesce(step.output, '') as output,
     coalesce(step.failure, '') as failure, step.ready_at, step.started_at, step.completed_at,
+    coalesce(step.reused_from_execution_id::text, '') as reused_from_execution_id,
     case
+        when step.status = 'WAITING' then
+            'Waits for an answer since '
+            || to_char(step.ready_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
+            || ' UTC: signal it'
+            || coalesce(
+                ' before ' || to_char(step.deadline_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
+                || ' UTC.',
+                '.'
+            )
         when step.status <> 'READY' then ''
         when step.not_before > tdp_now() then
             'Waits for its next attempt at '
@@ -73,7 +83,7 @@ left join scheduling_requests as request
         request.execution_id = step.execution_id
         and request.step_key = step.step_key
         and request.item_index = step.item_index
-        and request.attempt_number = step.attempt_number + 1
+        and request.attempt_number = step.attempt_number
 where
     step.execution_id = $1
     and ($2::integer is null or (step.position, step.item_index) > ($2, $3))

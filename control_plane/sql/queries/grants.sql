@@ -19,10 +19,29 @@ where
     and attempt.lease_expires_at > tdp_now();
 
 -- name: committed_by
--- purpose: tells which step of an execution committed an artifact
-select step_key
-from artifacts
-where execution_id = $1 and resource_ref = $2 and status = 'COMMITTED'
+-- purpose: tells which step of an execution committed an artifact, here or in a run it takes over
+select artifact.step_key
+from artifacts as artifact
+where artifact.execution_id in (
+    select $1::uuid
+    union
+    select reused_from_execution_id
+    from steps
+    where execution_id = $1 and reused_from_execution_id is not null
+)
+    and artifact.resource_ref = $2
+    and artifact.status = 'COMMITTED'
+    and (
+        artifact.execution_id = $1
+        or exists (
+            select 1
+            from steps as step
+            where step.execution_id = $1
+                and step.step_key = artifact.step_key
+                and step.item_index = artifact.item_index
+                and step.reused_from_execution_id = artifact.execution_id
+        )
+    )
 limit 1;
 
 -- name: allocated_to

@@ -4,15 +4,23 @@ from typing import Final
 
 from control_plane.adapters.outbound.postgres.event_writer import NewEvent, append_events
 from control_plane.adapters.outbound.postgres.idempotency_store import recall, remember
+from control_plane.adapters.outbound.postgres.snapshots import (
+    SnapshotUnreadableError,
+    WorkflowSnapshots,
+)
+from control_plane.core.engine.reuse import RerunMode, Reuse, ReusePlan, plan_reuse
 from control_plane.core.executions.control import ActResult, RunNotTerminalError, TaskAct
 from control_plane.core.executions.domain import (
     ExecutionEvent,
     ExecutionEventType,
     ExecutionId,
+    StepKey,
+    StepRef,
     TaskId,
 )
 from control_plane.core.executions.envelope import envelope
 from control_plane.core.executions.execution_state import EXECUTION_MACHINE, ExecutionStatus
+from control_plane.core.executions.step_state import StepStatus
 from foundation.clock import Clock
 from foundation.ids import IdSource
 from foundation.postgres.named_sql import NamedSql
@@ -24,8 +32,11 @@ _SQL: Final = NamedSql.load("control_plane.sql.queries", "control.sql")
 class PostgresTaskControlStore:
     """Implements TaskControlStore."""
 
-    def __init__(self, database: Database, ids: IdSource, clock: Clock) -> None:
+    def __init__(
+        self, database: Database, snapshots: WorkflowSnapshots, ids: IdSource, clock: Clock
+    ) -> None:
         self._database = database
+        self._snapshots = snapshots
         self._ids = ids
         self._clock = clock
 
@@ -69,8 +80,8 @@ class PostgresTaskControlStore:
         await append_events(connection, self._ids, [event])
         return ActResult(execution_id, created=True)
 
-    async def rerun(self, act: TaskAct) -> ActResult | None:
-        """Start the next run from scratch; None for an unknown task; RunNotTerminalError."""
+    async def rerun(self, act: TaskAct, reuse: Reuse) -> ActResult | None:
+        """Start the next run; None for an unknown task; see the port."""
 
         async def run(connection: Connection) -> ActResult | None:
             task = await connection.fetchrow(_SQL.lock_task, act.task_id, act.owner)
@@ -83,12 +94,12 @@ class PostgresTaskControlStore:
                 return ActResult(await recall(connection, act.identity), created=False)
             if stale:
                 return ActResult(answer, created=False)
-            return await self._start_next(connection, task, act, new_id)
+            return await self._start_next(connection, task, act, reuse, new_id)
 
         return await self._database.run_transaction(run)
 
     async def _start_next(
-        self, connection: Connection, task: Record, act: TaskAct, new_id: str
+        self, connection: Connection, task: Record, act: TaskAct, reuse: Reuse, new_id: str
     ) -> ActResult:
         current_id = task["current_execution_id"]
         current = await connection.fetchrow(_SQL.lock_current_execution, current_id)
@@ -98,9 +109,18 @@ class PostgresTaskControlStore:
                 f"run {task['current_run']} of task {act.task_id} is {current['status']}: "
                 "cancel it, or wait until it has ended"
             )
+        plan = await self._planned(connection, current_id, current, reuse)
         await connection.execute(_SQL.insert_rerun, current_id, new_id)
+        await _take_over(connection, current_id, new_id, plan)
         await connection.execute(
-            _SQL.note_act, new_id, "execution.rerun_requested", act.actor, act.reason
+            _SQL.note_rerun,
+            new_id,
+            act.actor,
+            act.reason,
+            reuse.mode.value,
+            reuse.from_step,
+            current_id,
+            len(plan.kept),
         )
         event = self._event(
             task,
@@ -112,6 +132,23 @@ class PostgresTaskControlStore:
         )
         await append_events(connection, self._ids, [event])
         return ActResult(new_id, created=True)
+
+    async def _planned(
+        self, connection: Connection, current_id: str, current: Record, reuse: Reuse
+    ) -> ReusePlan:
+        if reuse.mode is RerunMode.FROM_SCRATCH:
+            return ReusePlan()
+        digest = current["snapshot_digest"]
+        workflow = (await self._snapshots.get(connection, [digest]))[digest]
+        if isinstance(workflow, SnapshotUnreadableError):
+            raise workflow
+        rows = await connection.fetch(_SQL.ended_steps, current_id)
+        ended = {
+            StepRef(StepKey(row["step_key"]), row["item_index"]): StepStatus(row["status"])
+            for row in rows
+        }
+        has_succeeded = current["status"] == ExecutionStatus.SUCCEEDED
+        return plan_reuse(workflow, ended, reuse, has_succeeded=has_succeeded)
 
     def _event(
         self,
@@ -146,6 +183,20 @@ class PostgresTaskControlStore:
             envelope=envelope(told, kind, event_id, self._clock.now()),
             application_id=task["application_id"],
             with_callback=bool(task["callback_url"]),
+        )
+
+
+async def _take_over(connection: Connection, current_id: str, new_id: str, plan: ReusePlan) -> None:
+    """Write the steps of the new run that do not begin from nothing."""
+    refs = [*plan.kept, *plan.lists, *plan.items]
+    if refs:
+        await connection.execute(
+            _SQL.take_over_steps,
+            current_id,
+            new_id,
+            [ref.step_key for ref in refs],
+            [ref.item_index for ref in refs],
+            [place < len(plan.kept) for place in range(len(refs))],
         )
 
 

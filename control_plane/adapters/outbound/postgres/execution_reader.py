@@ -161,6 +161,7 @@ def _step(row: Record) -> StepView:
         started_at=row["started_at"],
         completed_at=row["completed_at"],
         waiting_for=row["waiting_for"],
+        reused_from_execution_id=row["reused_from_execution_id"],
     )
 
 

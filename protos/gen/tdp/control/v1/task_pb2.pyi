@@ -472,6 +472,7 @@ class Step(_message.Message):
     CAPABILITY_FIELD_NUMBER: _builtins.int
     CAPABILITY_VERSION_FIELD_NUMBER: _builtins.int
     WAITING_FOR_FIELD_NUMBER: _builtins.int
+    REUSED_FROM_EXECUTION_ID_FIELD_NUMBER: _builtins.int
     execution_id: _builtins.str
     """The execution it belongs to."""
     step_key: _builtins.str
@@ -494,6 +495,8 @@ class Step(_message.Message):
     """The capability's exact version, empty for an approval."""
     waiting_for: _builtins.str
     """One sentence: what the step waits for, since when, and what would unblock it; empty while it does not wait."""
+    reused_from_execution_id: _builtins.str
+    """The execution whose work this is, where a rerun took it over; empty otherwise. Its attempts are there."""
     @_builtins.property
     def failure(self) -> Global___Failure:
         """Why the step failed or is being retried; unset where it is neither."""
@@ -528,10 +531,11 @@ class Step(_message.Message):
         capability: _builtins.str = ...,
         capability_version: _builtins.str = ...,
         waiting_for: _builtins.str = ...,
+        reused_from_execution_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["complete_time", b"complete_time", "failure", b"failure", "ready_time", b"ready_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_number", b"attempt_number", "capability", b"capability", "capability_version", b"capability_version", "complete_time", b"complete_time", "execution_id", b"execution_id", "failure", b"failure", "input_json", b"input_json", "item_index", b"item_index", "output_json", b"output_json", "progress_percent", b"progress_percent", "ready_time", b"ready_time", "start_time", b"start_time", "status", b"status", "step_key", b"step_key", "waiting_for", b"waiting_for"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_number", b"attempt_number", "capability", b"capability", "capability_version", b"capability_version", "complete_time", b"complete_time", "execution_id", b"execution_id", "failure", b"failure", "input_json", b"input_json", "item_index", b"item_index", "output_json", b"output_json", "progress_percent", b"progress_percent", "ready_time", b"ready_time", "reused_from_execution_id", b"reused_from_execution_id", "start_time", b"start_time", "status", b"status", "step_key", b"step_key", "waiting_for", b"waiting_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -34,25 +34,40 @@ class _RerunModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RerunMode.V
     RERUN_MODE_FROM_SCRATCH: _RerunMode.ValueType  # 1
     """Everything runs again."""
     RERUN_MODE_REUSE_SUCCEEDED: _RerunMode.ValueType  # 2
-    """The outputs of succeeded steps are taken over."""
+    """What succeeded or was skipped is taken over. FAILED_PRECONDITION (NOTHING_TO_RERUN) where the run
+    succeeded and nothing would be left to run.
+    """
     RERUN_MODE_FAILED_ITEMS: _RerunMode.ValueType  # 3
-    """Only the failed items of for_each steps, and what depends on them, run again."""
+    """Only the items of for_each steps that did not succeed, and what depends on them, run again, also
+    where the step goes on without them; so do steps that failed the run. FAILED_PRECONDITION
+    (NO_FAILED_ITEMS) where there are none.
+    """
     RERUN_MODE_FROM_STEP: _RerunMode.ValueType  # 4
-    """The named step and all that depend on it run again."""
+    """The named step and all that depend on it run again, and what is not complete."""
 
 class RerunMode(_RerunMode, metaclass=_RerunModeEnumTypeWrapper):
-    """RerunMode says what a rerun takes over from the run before."""
+    """RerunMode says what a rerun takes over from the run before.
+
+    A step is taken over only where all that it waits for is taken over too; it keeps its output, and
+    its artifacts count as committed. A for_each step that runs again keeps its list, and the items of
+    it that succeeded or were skipped, where all that it waits for is taken over.
+    """
 
 RERUN_MODE_UNSPECIFIED: RerunMode.ValueType  # 0
 """Refused."""
 RERUN_MODE_FROM_SCRATCH: RerunMode.ValueType  # 1
 """Everything runs again."""
 RERUN_MODE_REUSE_SUCCEEDED: RerunMode.ValueType  # 2
-"""The outputs of succeeded steps are taken over."""
+"""What succeeded or was skipped is taken over. FAILED_PRECONDITION (NOTHING_TO_RERUN) where the run
+succeeded and nothing would be left to run.
+"""
 RERUN_MODE_FAILED_ITEMS: RerunMode.ValueType  # 3
-"""Only the failed items of for_each steps, and what depends on them, run again."""
+"""Only the items of for_each steps that did not succeed, and what depends on them, run again, also
+where the step goes on without them; so do steps that failed the run. FAILED_PRECONDITION
+(NO_FAILED_ITEMS) where there are none.
+"""
 RERUN_MODE_FROM_STEP: RerunMode.ValueType  # 4
-"""The named step and all that depend on it run again."""
+"""The named step and all that depend on it run again, and what is not complete."""
 Global___RerunMode: _TypeAlias = RerunMode  # noqa: Y015
 
 @_typing.final

@@ -192,7 +192,8 @@ class TaskServiceServicer:
 
     def RerunTask(self, request, context):
         """RerunTask starts a new execution of a task whose current one is terminal.
-        FAILED_PRECONDITION: the current execution is not terminal. NOT_FOUND, ALREADY_EXISTS.
+        FAILED_PRECONDITION: the current execution is not terminal (RUN_NOT_TERMINAL), or the mode finds
+        nothing to run; NOT_FOUND: no such task, or no such step (STEP_NOT_FOUND); ALREADY_EXISTS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -38,7 +38,8 @@ class TaskServiceStub:
     """
     RerunTask: _aio.UnaryUnaryMultiCallable[_task_service_pb2.RerunTaskRequest, _task_service_pb2.RerunTaskResponse]
     """RerunTask starts a new execution of a task whose current one is terminal.
-    FAILED_PRECONDITION: the current execution is not terminal. NOT_FOUND, ALREADY_EXISTS.
+    FAILED_PRECONDITION: the current execution is not terminal (RUN_NOT_TERMINAL), or the mode finds
+    nothing to run; NOT_FOUND: no such task, or no such step (STEP_NOT_FOUND); ALREADY_EXISTS.
     """
     BulkCancelTasks: _aio.UnaryUnaryMultiCallable[_task_service_pb2.BulkCancelTasksRequest, _task_service_pb2.BulkCancelTasksResponse]
     """BulkCancelTasks cancels what a filter matches, at most 10,000 tasks a call; dry_run only counts."""
@@ -125,7 +126,8 @@ class TaskServiceServicer:
         context: _aio.ServicerContext[_task_service_pb2.RerunTaskRequest, _abc.Awaitable[_task_service_pb2.RerunTaskResponse]],
     ) -> _abc.Awaitable[_task_service_pb2.RerunTaskResponse]:
         """RerunTask starts a new execution of a task whose current one is terminal.
-        FAILED_PRECONDITION: the current execution is not terminal. NOT_FOUND, ALREADY_EXISTS.
+        FAILED_PRECONDITION: the current execution is not terminal (RUN_NOT_TERMINAL), or the mode finds
+        nothing to run; NOT_FOUND: no such task, or no such step (STEP_NOT_FOUND); ALREADY_EXISTS.
         """
 
     def BulkCancelTasks(
