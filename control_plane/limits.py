@@ -15,6 +15,7 @@ PAGE_SIZE_MAX: Final = 1_000
 # Steps, attempts, timeline and events: the parts of one task.
 PARTS_PAGE_SIZE_DEFAULT: Final = 200
 PAGE_BYTES_MAX: Final = 1024 * 1024
+PAGE_TOKEN_CHARS_MAX: Final = 1_000
 FILTER_CHARS_MAX: Final = 1_000
 
 # --- Intake. ---

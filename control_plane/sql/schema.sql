@@ -1,6 +1,72 @@
 -- The schema that the migrations of control_plane come to, written by `make schema`.
 -- For reading: comments and reasons are in the migrations, and nothing ever runs this file.
 
+CREATE FUNCTION public.tdp_now() RETURNS timestamp with time zone
+    LANGUAGE sql PARALLEL SAFE
+    RETURN (clock_timestamp() + (COALESCE(NULLIF(current_setting('tdp.clock_offset'::text, true), ''::text), '0'::text))::interval);
+
+CREATE TABLE public.executions (
+    execution_id uuid NOT NULL,
+    task_id uuid NOT NULL,
+    application_id uuid NOT NULL,
+    run integer NOT NULL,
+    status text NOT NULL,
+    closing_as text,
+    progress_percent integer DEFAULT 0 NOT NULL,
+    version bigint DEFAULT 1 NOT NULL,
+    last_sequence bigint DEFAULT 1 NOT NULL,
+    paused boolean DEFAULT false NOT NULL,
+    paused_at timestamp with time zone,
+    snapshot_digest text NOT NULL,
+    output text,
+    failure text,
+    deadline_at timestamp with time zone,
+    next_due_at timestamp with time zone,
+    advance_error text,
+    advance_failures integer DEFAULT 0 NOT NULL,
+    quarantined_at timestamp with time zone,
+    progress_event_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT public.tdp_now() NOT NULL,
+    started_at timestamp with time zone,
+    completed_at timestamp with time zone,
+    CONSTRAINT executions_check CHECK (((completed_at IS NOT NULL) = (status = ANY (ARRAY['SUCCEEDED'::text, 'FAILED'::text, 'TIMED_OUT'::text, 'CANCELED'::text])))),
+    CONSTRAINT executions_check1 CHECK (((status = 'SUCCEEDED'::text) = (progress_percent = 100))),
+    CONSTRAINT executions_closing_as_check CHECK ((closing_as = ANY (ARRAY['FAILED'::text, 'TIMED_OUT'::text]))),
+    CONSTRAINT executions_progress_percent_check CHECK (((progress_percent >= 0) AND (progress_percent <= 100))),
+    CONSTRAINT executions_run_check CHECK ((run >= 1)),
+    CONSTRAINT executions_status_check CHECK ((status = ANY (ARRAY['CREATED'::text, 'QUEUED'::text, 'RUNNING'::text, 'SUCCEEDED'::text, 'FAILED'::text, 'TIMED_OUT'::text, 'CANCELING'::text, 'CANCELED'::text])))
+);
+
+CREATE TABLE public.tasks (
+    task_id uuid NOT NULL,
+    application_id uuid NOT NULL,
+    name text NOT NULL,
+    external_ref text NOT NULL,
+    workflow_name text NOT NULL,
+    workflow_version text NOT NULL,
+    priority integer NOT NULL,
+    input text NOT NULL,
+    callback_url text NOT NULL,
+    labels jsonb DEFAULT '{}'::jsonb NOT NULL,
+    traceparent text DEFAULT ''::text NOT NULL,
+    current_execution_id uuid NOT NULL,
+    current_run integer NOT NULL,
+    created_at timestamp with time zone DEFAULT public.tdp_now() NOT NULL,
+    CONSTRAINT tasks_priority_check CHECK (((priority >= '-100'::integer) AND (priority <= 100)))
+);
+
+CREATE FUNCTION public.fitting_tasks(owner_id uuid, before_id uuid, from_id uuid, statuses text[], live_only boolean, workflows text[], external_refs text[], wanted_labels jsonb, created_from timestamp with time zone, created_before timestamp with time zone, completed_from timestamp with time zone, completed_before timestamp with time zone) RETURNS TABLE(task_id uuid, execution_id uuid, run integer, status text)
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT task.task_id,
+     execution.execution_id,
+     execution.run,
+     execution.status
+    FROM (public.tasks task
+      JOIN public.executions execution ON (((execution.task_id = task.task_id) AND (execution.run = task.current_run))))
+   WHERE (((fitting_tasks.owner_id IS NULL) OR (task.application_id = fitting_tasks.owner_id)) AND ((fitting_tasks.before_id IS NULL) OR (task.task_id < fitting_tasks.before_id)) AND ((fitting_tasks.before_id IS NULL) OR (execution.task_id < fitting_tasks.before_id)) AND ((fitting_tasks.from_id IS NULL) OR (task.task_id >= fitting_tasks.from_id)) AND ((fitting_tasks.from_id IS NULL) OR (execution.task_id >= fitting_tasks.from_id)) AND ((fitting_tasks.statuses IS NULL) OR (execution.status = ANY (fitting_tasks.statuses))) AND ((fitting_tasks.statuses IS NULL) OR (fitting_tasks.owner_id IS NULL) OR (execution.application_id = fitting_tasks.owner_id)) AND ((NOT fitting_tasks.live_only) OR (execution.completed_at IS NULL)) AND ((fitting_tasks.workflows IS NULL) OR (task.workflow_name = ANY (fitting_tasks.workflows))) AND ((fitting_tasks.external_refs IS NULL) OR (task.external_ref = ANY (fitting_tasks.external_refs))) AND ((fitting_tasks.wanted_labels = '{}'::jsonb) OR ((task.labels <> '{}'::jsonb) AND (task.labels @> fitting_tasks.wanted_labels))) AND ((fitting_tasks.created_from IS NULL) OR (task.created_at >= fitting_tasks.created_from)) AND ((fitting_tasks.created_before IS NULL) OR (task.created_at < fitting_tasks.created_before)) AND ((fitting_tasks.completed_from IS NULL) OR (execution.completed_at >= fitting_tasks.completed_from)) AND ((fitting_tasks.completed_before IS NULL) OR (execution.completed_at < fitting_tasks.completed_before)));
+END;
+
 CREATE FUNCTION public.id_at(moment timestamp with time zone) RETURNS uuid
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN ((lpad(to_hex((GREATEST(floor((EXTRACT(epoch FROM moment) * (1000)::numeric)), (0)::numeric))::bigint), 12, '0'::text) || repeat('0'::text, 20)))::uuid;
@@ -16,10 +82,6 @@ CREATE FUNCTION public.node_news_age_s(runtime text, last_seen_at timestamp with
 CREATE FUNCTION public.sentences_of(reasons text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN (SELECT string_agg(one.value, ' '::text) AS string_agg FROM json_array_elements_text((sentences_of.reasons)::json) one(value));
-
-CREATE FUNCTION public.tdp_now() RETURNS timestamp with time zone
-    LANGUAGE sql PARALLEL SAFE
-    RETURN (clock_timestamp() + (COALESCE(NULLIF(current_setting('tdp.clock_offset'::text, true), ''::text), '0'::text))::interval);
 
 CREATE TABLE public.api_keys (
     api_key_id uuid NOT NULL,
@@ -219,38 +281,6 @@ CREATE TABLE public.execution_events (
     envelope text NOT NULL,
     occurred_at timestamp with time zone DEFAULT public.tdp_now() NOT NULL,
     CONSTRAINT execution_events_sequence_check CHECK ((sequence >= 1))
-);
-
-CREATE TABLE public.executions (
-    execution_id uuid NOT NULL,
-    task_id uuid NOT NULL,
-    application_id uuid NOT NULL,
-    run integer NOT NULL,
-    status text NOT NULL,
-    closing_as text,
-    progress_percent integer DEFAULT 0 NOT NULL,
-    version bigint DEFAULT 1 NOT NULL,
-    last_sequence bigint DEFAULT 1 NOT NULL,
-    paused boolean DEFAULT false NOT NULL,
-    paused_at timestamp with time zone,
-    snapshot_digest text NOT NULL,
-    output text,
-    failure text,
-    deadline_at timestamp with time zone,
-    next_due_at timestamp with time zone,
-    advance_error text,
-    advance_failures integer DEFAULT 0 NOT NULL,
-    quarantined_at timestamp with time zone,
-    progress_event_at timestamp with time zone,
-    created_at timestamp with time zone DEFAULT public.tdp_now() NOT NULL,
-    started_at timestamp with time zone,
-    completed_at timestamp with time zone,
-    CONSTRAINT executions_check CHECK (((completed_at IS NOT NULL) = (status = ANY (ARRAY['SUCCEEDED'::text, 'FAILED'::text, 'TIMED_OUT'::text, 'CANCELED'::text])))),
-    CONSTRAINT executions_check1 CHECK (((status = 'SUCCEEDED'::text) = (progress_percent = 100))),
-    CONSTRAINT executions_closing_as_check CHECK ((closing_as = ANY (ARRAY['FAILED'::text, 'TIMED_OUT'::text]))),
-    CONSTRAINT executions_progress_percent_check CHECK (((progress_percent >= 0) AND (progress_percent <= 100))),
-    CONSTRAINT executions_run_check CHECK ((run >= 1)),
-    CONSTRAINT executions_status_check CHECK ((status = ANY (ARRAY['CREATED'::text, 'QUEUED'::text, 'RUNNING'::text, 'SUCCEEDED'::text, 'FAILED'::text, 'TIMED_OUT'::text, 'CANCELING'::text, 'CANCELED'::text])))
 );
 
 CREATE TABLE public.grants (
@@ -486,24 +516,6 @@ CREATE TABLE public.steps (
     CONSTRAINT steps_status_check CHECK ((status = ANY (ARRAY['PENDING'::text, 'READY'::text, 'RUNNING'::text, 'WAITING'::text, 'SUCCEEDED'::text, 'FAILED'::text, 'TIMED_OUT'::text, 'CANCELED'::text, 'SKIPPED'::text])))
 );
 
-CREATE TABLE public.tasks (
-    task_id uuid NOT NULL,
-    application_id uuid NOT NULL,
-    name text NOT NULL,
-    external_ref text NOT NULL,
-    workflow_name text NOT NULL,
-    workflow_version text NOT NULL,
-    priority integer NOT NULL,
-    input text NOT NULL,
-    callback_url text NOT NULL,
-    labels jsonb DEFAULT '{}'::jsonb NOT NULL,
-    traceparent text DEFAULT ''::text NOT NULL,
-    current_execution_id uuid NOT NULL,
-    current_run integer NOT NULL,
-    created_at timestamp with time zone DEFAULT public.tdp_now() NOT NULL,
-    CONSTRAINT tasks_priority_check CHECK (((priority >= '-100'::integer) AND (priority <= 100)))
-);
-
 CREATE TABLE public.timeline (
     entry_id bigint NOT NULL,
     execution_id uuid NOT NULL,
@@ -680,6 +692,8 @@ CREATE INDEX executions_due ON public.executions USING btree (next_due_at) WHERE
 
 CREATE INDEX executions_live ON public.executions USING btree (created_at) WHERE (completed_at IS NULL);
 
+CREATE INDEX executions_not_succeeded ON public.executions USING btree (task_id DESC, application_id, status) WHERE (status <> 'SUCCEEDED'::text);
+
 CREATE INDEX executions_queued ON public.executions USING btree (application_id) WHERE (status = ANY (ARRAY['CREATED'::text, 'QUEUED'::text]));
 
 CREATE INDEX grants_attempt ON public.grants USING btree (attempt_id, idempotency_key);
@@ -708,7 +722,11 @@ CREATE INDEX scheduling_requests_parked ON public.scheduling_requests USING btre
 
 CREATE INDEX tasks_external_ref ON public.tasks USING btree (external_ref, task_id DESC) WHERE (external_ref <> ''::text);
 
+CREATE INDEX tasks_labels ON public.tasks USING gin (labels jsonb_path_ops) WHERE (labels <> '{}'::jsonb);
+
 CREATE INDEX tasks_newest ON public.tasks USING btree (application_id, task_id DESC);
+
+CREATE INDEX tasks_workflow ON public.tasks USING btree (workflow_name, task_id DESC);
 
 CREATE INDEX workflows_newest ON public.workflows USING btree (name, published_at DESC, version DESC) WHERE (deprecated_at IS NULL);
 

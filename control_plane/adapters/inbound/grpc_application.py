@@ -1,9 +1,10 @@
 """ApplicationService: translates between the contract and the use cases of applications."""
 
 from control_plane.adapters.inbound.messages import outcome
+from control_plane.adapters.inbound.pages import next_page, page_of
 from control_plane.core.applications.application import Applications, EndpointChange
 from control_plane.core.applications.domain import Application
-from control_plane.core.paging import page_position, page_size, page_token
+from control_plane.core.paging import page_position, page_size
 from foundation.grpc.context import ServicerContext as Context
 from foundation.grpc.times import moment_of, timestamp
 from foundation.principals import current_principal
@@ -50,11 +51,9 @@ class ApplicationServicer(pb_grpc.ApplicationServiceServicer):
         position = page_position(request.page_token, "applications", str)
         after = "" if position is None else str(position[0])
         found = await self._applications.list(current_principal(), after, size + 1)
-        page = found[:size]
-        more = page_token("applications", page[-1].name) if len(found) > size else ""
-        return pb.ListApplicationsResponse(
-            applications=[_message(one) for one in page], next_page_token=more
-        )
+        page, last = page_of(found, size, _message)
+        more = next_page("applications", *(one.name for one in last))
+        return pb.ListApplicationsResponse(applications=page, next_page_token=more)
 
     async def CreateApiKey(
         self, request: pb.CreateApiKeyRequest, context: Context

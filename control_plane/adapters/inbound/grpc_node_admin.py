@@ -5,9 +5,10 @@ from typing import Any, Final
 import grpc.aio
 
 from control_plane.adapters.inbound.messages import outcome
+from control_plane.adapters.inbound.pages import next_page, page_of
 from control_plane.core.nodes.administration import NodeAdministration
 from control_plane.core.nodes.domain import NodePlacement, NodeView
-from control_plane.core.paging import page_position, page_size, page_token
+from control_plane.core.paging import page_position, page_size
 from control_plane.core.scheduling.domain import Management, Runtime
 from control_plane.core.workflows.domain import Resources
 from foundation.grpc.times import timestamp
@@ -41,9 +42,9 @@ class NodeAdminServicer(pb_grpc.NodeAdminServiceServicer):
         position = page_position(request.page_token, "nodes", str)
         after = "" if position is None else str(position[0])
         found = await self._administration.list(current_principal(), after, size + 1)
-        page = found[:size]
-        more = page_token("nodes", page[-1].name) if len(found) > size else ""
-        return pb.ListNodesResponse(nodes=[_message(one) for one in page], next_page_token=more)
+        page, last = page_of(found, size, _message)
+        more = next_page("nodes", *(one.name for one in last))
+        return pb.ListNodesResponse(nodes=page, next_page_token=more)
 
     async def GetNode(self, request: pb.GetNodeRequest, context: Context) -> pb.GetNodeResponse:
         node = await self._administration.get(current_principal(), request.node_id)

@@ -1,30 +1,25 @@
 """TaskService: translates between the contract and the use cases of executions."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TypeVar
-
-from google.protobuf.message import Message
 
 from control_plane.adapters.inbound import task_messages as messages
 from control_plane.adapters.inbound.messages import outcome
+from control_plane.adapters.inbound.pages import next_page, page_of
 from control_plane.core.engine.reuse import RerunMode, Reuse
 from control_plane.core.executions.control import TaskControl
 from control_plane.core.executions.filters import parse_filter
 from control_plane.core.executions.intake import CreateTask, TaskIntake
 from control_plane.core.executions.queries import ExecutionQueries, owner_of_view
 from control_plane.core.executions.watching import WatchHub, watch
-from control_plane.core.paging import page_position, page_size, page_token
-from control_plane.limits import PAGE_BYTES_MAX, PARTS_PAGE_SIZE_DEFAULT
+from control_plane.core.paging import page_position, page_size
+from control_plane.limits import PARTS_PAGE_SIZE_DEFAULT
 from foundation.errors import InvalidArgumentError
 from foundation.grpc.context import ServicerContext as Context
 from foundation.ids import parse_id
 from foundation.principals import PrincipalKind, current_principal
 from tdp.control.v1 import task_service_pb2 as pb
 from tdp.control.v1 import task_service_pb2_grpc as pb_grpc
-
-ViewT = TypeVar("ViewT")
-MessageT = TypeVar("MessageT", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +80,13 @@ class TaskServicer(pb_grpc.TaskServiceServicer):
             owner = parse_id(request.application_id, "application_id")
         scope = f"tasks:{owner}:{request.filter}"
         position = page_position(request.page_token, scope, str)
-        before = None if position is None else str(position[0])
+        before = None if position is None else parse_id(str(position[0]), "page_token")
         size = page_size(request.page_size)
         wanted = parse_filter(request.filter)
         found = await self._queries.reader.tasks(owner, wanted, before, size + 1)
-        page, last = _page(found, size, messages.task)
+        page, last = page_of(found, size, messages.task)
         return pb.ListTasksResponse(
-            tasks=page, next_page_token=_next(scope, *(one.task_id for one in last))
+            tasks=page, next_page_token=next_page(scope, *(one.task_id for one in last))
         )
 
     async def CancelTask(
@@ -141,9 +136,9 @@ class TaskServicer(pb_grpc.TaskServiceServicer):
         before = None if position is None else int(position[0])
         size = page_size(request.page_size)
         found = await self._queries.reader.executions_of(task.task_id, before, size + 1)
-        page, last = _page(found, size, messages.execution)
+        page, last = page_of(found, size, messages.execution)
         return pb.ListExecutionsResponse(
-            executions=page, next_page_token=_next(scope, *(one.run for one in last))
+            executions=page, next_page_token=next_page(scope, *(one.run for one in last))
         )
 
     async def WatchExecution(
@@ -170,7 +165,7 @@ class TaskServicer(pb_grpc.TaskServiceServicer):
         found = await self._queries.reader.events(
             execution.execution_id, request.after_sequence, size
         )
-        page, _ = _page(found, size, messages.event)
+        page, _ = page_of(found, size, messages.event)
         return pb.ListExecutionEventsResponse(events=page, last_sequence=execution.last_sequence)
 
     async def ListSteps(
@@ -182,10 +177,10 @@ class TaskServicer(pb_grpc.TaskServiceServicer):
         after = None if position is None else (int(position[0]), int(position[1]))
         size = page_size(request.page_size, PARTS_PAGE_SIZE_DEFAULT)
         found = await self._queries.reader.steps(execution.execution_id, after, size + 1)
-        page, last = _page(found, size, messages.step)
+        page, last = page_of(found, size, messages.step)
         return pb.ListStepsResponse(
             steps=page,
-            next_page_token=_next(scope, *((one.position, one.item_index) for one in last)),
+            next_page_token=next_page(scope, *((one.position, one.item_index) for one in last)),
         )
 
     async def ListAttempts(
@@ -194,14 +189,14 @@ class TaskServicer(pb_grpc.TaskServiceServicer):
         execution = await self._queries.execution(current_principal(), request.execution_id)
         scope = f"attempts:{execution.execution_id}:{request.step_key}"
         position = page_position(request.page_token, scope, str)
-        after = None if position is None else str(position[0])
+        after = None if position is None else parse_id(str(position[0]), "page_token")
         size = page_size(request.page_size, PARTS_PAGE_SIZE_DEFAULT)
         found = await self._queries.reader.attempts(
             execution.execution_id, request.step_key, after, size + 1
         )
-        page, last = _page(found, size, messages.attempt)
+        page, last = page_of(found, size, messages.attempt)
         return pb.ListAttemptsResponse(
-            attempts=page, next_page_token=_next(scope, *(one.attempt_id for one in last))
+            attempts=page, next_page_token=next_page(scope, *(one.attempt_id for one in last))
         )
 
     async def ListTimeline(
@@ -213,34 +208,7 @@ class TaskServicer(pb_grpc.TaskServiceServicer):
         after = 0 if position is None else int(position[0])
         size = page_size(request.page_size, PARTS_PAGE_SIZE_DEFAULT)
         found = await self._queries.reader.timeline(execution.execution_id, after, size + 1)
-        page, last = _page(found, size, messages.timeline_entry)
+        page, last = page_of(found, size, messages.timeline_entry)
         return pb.ListTimelineResponse(
-            entries=page, next_page_token=_next(scope, *(one.entry_id for one in last))
+            entries=page, next_page_token=next_page(scope, *(one.entry_id for one in last))
         )
-
-
-def _page(
-    found: Sequence[ViewT], size: int, to_message: Callable[[ViewT], MessageT]
-) -> tuple[list[MessageT], list[ViewT]]:
-    """Translate up to `size` views within the bytes of a page.
-
-    Returns the messages, and, if there are more, the last view in them (else nothing).
-    """
-    page: list[MessageT] = []
-    page_bytes = 0
-    for view in found[:size]:
-        message = to_message(view)
-        page_bytes += message.ByteSize()
-        if page and page_bytes > PAGE_BYTES_MAX:
-            break
-        page.append(message)
-    more = len(found) > len(page)
-    return page, [found[len(page) - 1]] if more else []
-
-
-def _next(scope: str, *last: str | int | tuple[int, int]) -> str:
-    """Return the token that goes on after the last item; empty where there is none."""
-    if not last:
-        return ""
-    (position,) = last
-    return page_token(scope, *(position if isinstance(position, tuple) else (position,)))

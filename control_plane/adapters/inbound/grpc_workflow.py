@@ -1,6 +1,7 @@
 """WorkflowService: translates between the contract and the use cases of workflows."""
 
-from control_plane.core.paging import page_position, page_size, page_token
+from control_plane.adapters.inbound.pages import next_page, page_of
+from control_plane.core.paging import page_position, page_size
 from control_plane.core.workflows.application import Workflows
 from control_plane.core.workflows.ports import PublishedWorkflow
 from foundation.grpc.context import ServicerContext as Context
@@ -40,11 +41,10 @@ class WorkflowServicer(pb_grpc.WorkflowServiceServicer):
         position = page_position(request.page_token, scope, str, str)
         after = None if position is None else (str(position[0]), str(position[1]))
         found = await self._workflows.list(current_principal(), request.name, after, size + 1)
-        page = found[:size]
-        more = len(found) > size
+        page, last = page_of(found, size, _message)
         return pb.ListWorkflowsResponse(
-            workflows=[_message(one) for one in page],
-            next_page_token=page_token(scope, page[-1].name, page[-1].version) if more else "",
+            workflows=page,
+            next_page_token=next_page(scope, *((one.name, one.version) for one in last)),
         )
 
     async def DeprecateWorkflow(

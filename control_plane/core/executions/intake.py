@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from control_plane.core.applications.endpoints import (
@@ -301,10 +302,14 @@ def _violations(request: CreateTask) -> list[FieldViolation]:
         ),
         description=f"send at most {LABEL_COUNT_MAX}, {LABEL_CHARS_MAX} characters a side",
     )
-    for field in ("name", "external_ref", "workflow_name", "workflow_version", "traceparent"):
+    texts = {
+        field: getattr(request, field)
+        for field in ("name", "external_ref", "workflow_name", "workflow_version", "traceparent")
+    }
+    for field, text in {**texts, "labels": "".join(chain(*request.labels.items()))}.items():
         check(
             field,
-            holds="\x00" not in getattr(request, field),
+            holds="\x00" not in text,
             description="holds a NUL character: leave it out",
         )
     return found

@@ -112,6 +112,8 @@ create table tasks (
 );
 create index tasks_newest on tasks (application_id, task_id desc);
 create index tasks_external_ref on tasks (external_ref, task_id desc) where external_ref <> '';
+create index tasks_workflow on tasks (workflow_name, task_id desc);
+create index tasks_labels on tasks using gin (labels jsonb_path_ops) where labels <> '{}';
 
 create table executions (
     execution_id uuid primary key,
@@ -150,6 +152,9 @@ create table executions (
 create index executions_due on executions (next_due_at) where next_due_at is not null and completed_at is null;
 create index executions_queued on executions (application_id) where status in ('CREATED', 'QUEUED');
 create index executions_live on executions (created_at) where completed_at is null;
+-- What people look for among much that went well; one application's rows are told apart in the index.
+create index executions_not_succeeded on executions (task_id desc, application_id, status)
+    where status <> 'SUCCEEDED';
 create index executions_completed on executions (completed_at) where completed_at is not null;
 
 create table execution_events (
@@ -687,6 +692,39 @@ select
         ), '')
     end as waiting_for
 from executions as execution;
+
+-- The tasks, with their current executions, that fit a filter; null asks for nothing, and so do empty
+-- labels. It is a text to be planned within its statement. The two tables are joined by run, not by
+-- the execution's id: only so does the planner know that either one's order by task_id is the page's.
+create function fitting_tasks(
+    owner_id uuid, before_id uuid, from_id uuid, statuses text[], live_only boolean,
+    workflows text[], external_refs text[], wanted_labels jsonb,
+    created_from timestamptz, created_before timestamptz,
+    completed_from timestamptz, completed_before timestamptz
+) returns table (task_id uuid, execution_id uuid, run integer, status text)
+    language sql stable parallel safe
+begin atomic
+    select task.task_id, execution.execution_id, execution.run, execution.status
+    from tasks as task
+    inner join executions as execution
+        on execution.task_id = task.task_id and execution.run = task.current_run
+    where
+        (owner_id is null or task.application_id = owner_id)
+        and (before_id is null or task.task_id < before_id)
+        and (before_id is null or execution.task_id < before_id)
+        and (from_id is null or task.task_id >= from_id)
+        and (from_id is null or execution.task_id >= from_id)
+        and (statuses is null or execution.status = any (statuses))
+        and (statuses is null or owner_id is null or execution.application_id = owner_id)
+        and (not live_only or execution.completed_at is null)
+        and (workflows is null or task.workflow_name = any (workflows))
+        and (external_refs is null or task.external_ref = any (external_refs))
+        and (wanted_labels = '{}' or (task.labels <> '{}' and task.labels @> wanted_labels))
+        and (created_from is null or task.created_at >= created_from)
+        and (created_before is null or task.created_at < created_before)
+        and (completed_from is null or execution.completed_at >= completed_from)
+        and (completed_before is null or execution.completed_at < completed_before);
+end;
 
 -- migrate:down
 

@@ -8,23 +8,42 @@ from tasks as task
 inner join shown_executions as execution on execution.execution_id = task.current_execution_id
 where task.task_id = $1 and ($2::uuid is null or task.application_id = $2);
 
+-- name: plan_for_these_values
+-- purpose: has the statements of this transaction planned for their values
+-- A condition that is not asked for then vanishes, and a selective one chooses the index.
+select set_config('plan_cache_mode', 'force_custom_plan', true);
+
 -- name: list_tasks
--- purpose: reads a page of an application's tasks, or of all, newest first
-select
-    task.name, task.external_ref, task.workflow_name, task.workflow_version, task.priority,
-    task.input, task.callback_url, task.labels::text as labels,
-    task.created_at as task_created_at, execution.*
-from tasks as task
-inner join shown_executions as execution on execution.execution_id = task.current_execution_id
-where
-    ($1::uuid is null or task.application_id = $1)
-    and ($2::uuid is null or task.task_id < $2)
-    and ($3::text is null or execution.status = $3)
-    and ($4::text is null or task.workflow_name = $4)
-    and ($5::text is null or task.external_ref = $5)
-    and task.labels @> $6::jsonb
-order by task.task_id desc
-limit $7;
+-- purpose: reads a page of an application's tasks, or of all, that fit a filter, newest first
+-- The page ends with the row that takes it past its bytes.
+with page as (
+    select task_id, execution_id
+    from fitting_tasks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+    order by task_id desc
+    limit $13
+),
+
+shown as (
+    select
+        task.name, task.external_ref, task.workflow_name, task.workflow_version, task.priority,
+        task.input, task.callback_url, task.labels::text as labels,
+        task.created_at as task_created_at, execution.*,
+        octet_length(task.input) + octet_length(execution.output) as row_bytes
+    from page
+    inner join tasks as task on task.task_id = page.task_id
+    inner join shown_executions as execution on execution.execution_id = page.execution_id
+)
+
+select *
+from (
+    select
+        shown.*,
+        sum(row_bytes) over (order by task_id desc rows unbounded preceding) - row_bytes
+            as bytes_before
+    from shown
+) as sized
+where bytes_before <= $14
+order by task_id desc;
 
 -- name: read_execution
 -- purpose: reads one execution
@@ -36,7 +55,7 @@ where execution_id = $1 and ($2::uuid is null or application_id = $2);
 -- purpose: reads a page of a task's executions, newest run first
 select *
 from shown_executions
-where task_id = $1 and ($2::integer is null or run < $2)
+where task_id = $1 and ($2::bigint is null or run < $2)
 order by run desc
 limit $3;
 
@@ -86,7 +105,7 @@ left join scheduling_requests as request
         and request.attempt_number = step.attempt_number
 where
     step.execution_id = $1
-    and ($2::integer is null or (step.position, step.item_index) > ($2, $3))
+    and ($2::bigint is null or (step.position, step.item_index) > ($2, $3::bigint))
 order by step.position, step.item_index
 limit $4;
 

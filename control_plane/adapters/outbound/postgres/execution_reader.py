@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
+from control_plane.adapters.outbound.postgres.task_filters import fitting_arguments
 from control_plane.core.executions.filters import TaskFilter
 from control_plane.core.executions.views import (
     AttemptView,
@@ -13,8 +14,9 @@ from control_plane.core.executions.views import (
     TaskView,
     TimelineView,
 )
+from control_plane.limits import PAGE_BYTES_MAX
 from foundation.postgres.named_sql import NamedSql
-from foundation.postgres.pool import Database, Record
+from foundation.postgres.pool import Connection, Database, Record
 
 _SQL: Final = NamedSql.load("control_plane.sql.queries", "executions_read.sql")
 
@@ -34,17 +36,13 @@ class PostgresExecutionReader:
         self, owner: str | None, wanted: TaskFilter, before_id: str | None, limit: int
     ) -> Sequence[TaskView]:
         """Read up to `limit` tasks older than `before_id`, newest first."""
-        rows = await self._database.fetch(
-            _SQL.list_tasks,
-            owner,
-            before_id,
-            wanted.status,
-            wanted.workflow,
-            wanted.external_ref,
-            json.dumps(dict(wanted.labels)),
-            limit,
-        )
-        return [_task(row) for row in rows]
+
+        async def read(connection: Connection) -> Sequence[Record]:
+            await connection.execute(_SQL.plan_for_these_values)
+            fitting = fitting_arguments(owner, wanted, before_id)
+            return await connection.fetch(_SQL.list_tasks, *fitting, limit, PAGE_BYTES_MAX)
+
+        return [_task(row) for row in await self._database.run_transaction(read)]
 
     async def executions_of(
         self, task_id: str, before_run: int | None, limit: int

@@ -74,6 +74,7 @@ async def test_a_replay_still_answers_after_the_application_was_disabled(replica
         ({"callback_url": "ftp://a/"}, "INVALID_ARGUMENT", "ENDPOINT_REFUSED"),
         ({"step_constraints_json": '{"c":{}}'}, "INVALID_ARGUMENT", "STEP_CONSTRAINTS_INVALID"),
         ({"labels": {"": "x"}}, "INVALID_ARGUMENT", "TASK_INVALID"),
+        ({"labels": {"x": "a\x00"}}, "INVALID_ARGUMENT", "TASK_INVALID"),
         (
             {"application_id": "0190aaaa-0000-7000-8000-000000000009"},
             "NOT_FOUND",

@@ -263,8 +263,12 @@ class ListTasksRequest(_message.Message):
     page_token: _builtins.str
     """The next_page_token of the page before; empty means the first page. Other fields must be the same."""
     filter: _builtins.str
-    """An AIP-160 subset over status, workflow, external_ref, create_time and labels.<key>, joined by AND;
-    empty means all. Example: status = "RUNNING" AND workflow = "image-pipeline".
+    """A part of AIP-160, at most 1,000 characters; empty means all. Comparisons are joined by AND; values of
+    one field may be joined by OR, which binds tighter, with or without brackets. status (of the current
+    execution) takes = and !=; workflow, external_ref and labels.<key> take =; create_time (of the task) and
+    complete_time (of the current execution) take <, <=, > and >= with RFC 3339 times. Example:
+    (status = "FAILED" OR status = "TIMED_OUT") AND workflow = "image-pipeline" AND labels.team = "a"
+    AND complete_time >= "2026-01-31T09:30:00Z".
     """
     application_id: _builtins.str
     """Only for operators: the application whose tasks are listed; empty means all for an operator, the caller's own otherwise."""
