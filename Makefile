@@ -43,6 +43,20 @@ test-interop:  ## Run the tests with clients in other languages (Node, grpcurl, 
 	@$(PYTHON) tools/bootstrap.py interop
 	$(BIN)/pytest -m interop
 
+DEBIAN_TOOLS := systemd-analyze:systemd bsdtar:libarchive-tools unzip:unzip strace:strace
+
+.PHONY: test-debian
+test-debian: setup  ## Run the tests with Debian's tools (systemd-analyze, bsdtar, unzip, strace).
+	@missing=; for tool in $(DEBIAN_TOOLS); do \
+		command -v "$${tool%%:*}" > /dev/null || missing+=" $${tool##*:}"; \
+	done; \
+	if [[ -n "$$missing" && $$(id -u) != 0 ]]; then \
+		echo "Missing, and only root can install them: apt-get install$$missing" >&2; exit 1; \
+	elif [[ -n "$$missing" ]]; then \
+		apt-get update -qq && apt-get install -qq -y --no-install-recommends $$missing; \
+	fi
+	$(BIN)/pytest -m debian tests/debian
+
 .PHONY: test-browser
 test-browser: setup  ## Run the tests of the page in Chromium.
 	@if compgen -G 'tests/browser/test_*.py' > /dev/null; then $(BIN)/pytest -m browser; \

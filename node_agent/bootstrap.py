@@ -179,8 +179,8 @@ class Agent:
     def services(self) -> list[Service]:
         """Return every part with a life of its own, in the order in which they start."""
         return [
-            SystemdWatchdog(self.notifier),
             self.journal,
+            SystemdWatchdog(self.notifier, self.journal.probe),
             HostService(self.host),
             self.runner,
             self.intake,

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 _SOCKET_VARIABLE: Final = "NOTIFY_SOCKET"
@@ -48,13 +48,24 @@ class SystemdNotifier:
                 return
 
 
+async def _works() -> None:
+    return
+
+
 class SystemdWatchdog:
     """Signs of life from the event loop, so that systemd ends a process whose loop stalls."""
 
     name = "systemd-watchdog"
 
-    def __init__(self, notifier: SystemdNotifier) -> None:
+    def __init__(
+        self, notifier: SystemdNotifier, check: Callable[[], Awaitable[None]] = _works
+    ) -> None:
+        """`check` is awaited before each sign: while it hangs there is none.
+
+        What it raises ends this service, and so the process.
+        """
         self._notifier = notifier
+        self._check = check
         self._stopping = asyncio.Event()
 
     async def start(self) -> None:
@@ -64,6 +75,8 @@ class SystemdWatchdog:
         """Give three signs per watchdog period until stopped; only wait if none is wanted."""
         period_s = self._notifier.watchdog_s
         while not self._stopping.is_set():
+            if period_s is not None:
+                await self._check()
             self._notifier.alive()
             try:
                 async with asyncio.timeout(None if period_s is None else period_s / 3):

@@ -16,6 +16,7 @@ import aiosqlite
 from foundation.sqlite.errors import (
     LocalDatabaseClosedError,
     LocalDatabaseCorruptError,
+    LocalDatabaseMissingError,
     translated,
 )
 
@@ -42,6 +43,7 @@ class LocalDatabase:
         """Prepare; nothing is opened before `open`."""
         self._config = config
         self._connection: aiosqlite.Connection | None = None
+        self._files = _FilesInPlace(config.path)
 
     @property
     def path(self) -> Path:
@@ -103,6 +105,7 @@ class LocalDatabase:
             try:
                 result = function(connection)
                 connection.execute("commit")
+                self._files.check()
             except BaseException:
                 _roll_back(connection)
                 raise
@@ -161,9 +164,45 @@ class LocalDatabase:
         connection.execute("pragma synchronous = full")
         connection.execute("pragma foreign_keys = on")
         connection.execute(f"pragma cache_size = -{self._config.cache_size_kib:d}")
+        # An empty transaction makes the write-ahead log, where there is none yet.
+        connection.execute("begin immediate")
+        connection.execute("commit")
+        self._files.remember()
 
     def _typed(self, error: sqlite3.Error) -> Exception:
         return translated(error, str(self.path))
+
+
+class _FilesInPlace:
+    """The database and its write-ahead log, as they were when they were first seen.
+
+    SQLite goes on writing to files that were deleted or replaced, without an error: after the
+    next start none of that would be there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._paths = (path, path.with_name(f"{path.name}-wal"))
+        self._seen: tuple[tuple[int, int], ...] = ()
+
+    def remember(self) -> None:
+        """Note the files that are open."""
+        self._seen = self._numbers()
+
+    def check(self) -> None:
+        """Raise LocalDatabaseMissingError if one is gone or another; costs two system calls."""
+        if self._numbers() != self._seen:
+            raise LocalDatabaseMissingError(
+                f"{self._path}: the file or its write-ahead log was deleted or replaced while it "
+                "was in use: leave them to the process that has them open"
+            )
+
+    def _numbers(self) -> tuple[tuple[int, int], ...]:
+        try:
+            found = [path.stat() for path in self._paths]
+        except FileNotFoundError:
+            return ()
+        return tuple((one.st_dev, one.st_ino) for one in found)
 
 
 def _join(connection: aiosqlite.Connection) -> None:

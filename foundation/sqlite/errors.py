@@ -52,6 +52,13 @@ class LocalDatabaseReadOnlyError(LocalDatabaseError):
     reason = "LOCAL_DATABASE_READ_ONLY"
 
 
+class LocalDatabaseMissingError(LocalDatabaseError):
+    """The open file was deleted or replaced: what was written last is not where it will be read."""
+
+    reason = "LOCAL_DATABASE_MISSING"
+    code = ErrorCode.DATA_LOSS
+
+
 def translated(error: sqlite3.Error, path: str) -> Exception:
     """The typed error for a failure of the file; errors of the statement are returned as is."""
     code = getattr(error, "sqlite_errorcode", None)

@@ -1,6 +1,7 @@
 """The one writer of the journal: whatever queued while the last transaction ran is the next."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from itertools import chain
 
@@ -8,7 +9,7 @@ import structlog
 
 from foundation.batching import Batcher
 from foundation.sqlite.errors import LocalDatabaseError, LocalDiskFullError
-from node_agent.core.journal.domain import Write
+from node_agent.core.journal.domain import Probe, Write
 from node_agent.core.journal.ports import JournalStore
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -48,6 +49,14 @@ class JournalWriter:
                 await asyncio.sleep(self._retry_full_disk_s)
             else:
                 return
+
+    async def probe(self) -> None:
+        """Return once something was written; a full disk is told elsewhere, and survived.
+
+        Raises what ends this service.
+        """
+        with contextlib.suppress(LocalDiskFullError):
+            await self._batcher.submit([Probe()])
 
     async def start(self) -> None:
         """Nothing has to be made ready."""

@@ -108,6 +108,11 @@ class Identify:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """A write for its own sake: it shows that the file can be written and synced."""
+
+
+@dataclass(frozen=True, slots=True)
 class KeepAttempt:
     """A RUN command and its attempt; `is_started` where it starts as soon as this is stored."""
 
@@ -184,6 +189,7 @@ class ForgetAttempt:
 
 Write = (
     Identify
+    | Probe
     | KeepAttempt
     | KeepOrder
     | MarkDrain

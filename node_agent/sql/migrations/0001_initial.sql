@@ -15,6 +15,8 @@ create table identity (
     last_command_sequence integer not null default 0 check (last_command_sequence >= 0),
     is_draining integer not null default 0 check (is_draining in (0, 1)),
     drain_grace_s real not null default 0 check (drain_grace_s >= 0),
+    -- Writes that were made to see whether the file can be written.
+    probe_count integer not null default 0,
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now'))
 );
 

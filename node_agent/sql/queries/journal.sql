@@ -27,6 +27,11 @@ set is_draining = :is_draining,
 update identity
 set last_command_sequence = max(last_command_sequence, :sequence);
 
+-- name: probe
+-- purpose: writes a page and nothing new, so that a file that cannot be written is noticed
+update identity
+set probe_count = probe_count + 1;
+
 -- name: keep_command
 -- purpose: stores a RUN command; one that is there already must not end the agent again and again
 insert into inbox (sequence, command_id, kind, attempt_id, document)

@@ -242,6 +242,43 @@ async def test_the_watchdog_gets_signs_until_stopped(tmp_path: Path) -> None:
             await watchdog.stop()
 
 
+async def test_the_watchdog_gives_no_sign_while_its_check_hangs(tmp_path: Path) -> None:
+    """A loop that runs is not enough: what the process stands on has to answer first."""
+    answers = asyncio.Event()
+    with listening(tmp_path / "notify") as receiver:
+        notifier = SystemdNotifier(
+            {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "30000"}
+        )
+        asked = asyncio.Event()
+
+        async def check() -> None:
+            asked.set()
+            await answers.wait()
+
+        watchdog = SystemdWatchdog(notifier, check)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(watchdog.run(), name="watchdog")
+            await asked.wait()
+            receiver.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                receiver.recv(100)
+            receiver.setblocking(True)
+            answers.set()
+            assert await asyncio.to_thread(receiver.recv, 100) == b"WATCHDOG=1"
+            await watchdog.stop()
+
+
+async def test_a_failed_check_ends_the_watchdog(tmp_path: Path) -> None:
+    """What makes the process useless ends it at once, not after the period."""
+    notifier = SystemdNotifier({"WATCHDOG_USEC": "30000"})
+
+    async def check() -> None:
+        raise OSError("no disk")
+
+    with pytest.raises(OSError, match="no disk"):
+        await SystemdWatchdog(notifier, check).run()
+
+
 def test_a_watchdog_for_another_process_is_not_ours() -> None:
     """Variables inherited from a parent are ignored."""
     environ = {"WATCHDOG_USEC": "1000", "WATCHDOG_PID": str(os.getpid() + 1)}

@@ -1,4 +1,4 @@
-"""`tdp node`: see the node agents, and say what they may do."""
+"""`tdp node`: see the node agents, say what they may do, and install one."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -13,6 +13,7 @@ from foundation.secrets import TokenKind, hash_token, new_token
 from tdp.control.v1 import mutation_pb2, node_admin_service_pb2_grpc
 from tdp.control.v1 import node_admin_service_pb2 as nodes
 from tools.cli import journey
+from tools.cli.commands.node_install import install
 from tools.cli.connection import Connection, ControlPlane
 from tools.cli.options import PAGE_SIZE_MAX, Json, Limit, group, rows_of, run
 from tools.cli.output import as_document, enum_name, moment, plain, show, status_style, table
@@ -20,7 +21,8 @@ from tools.cli.output import as_document, enum_name, moment, plain, show, status
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
 
-app = group("See the node agents, and say what they may do.")
+app = group("See the node agents, say what they may do, and install one on this machine.")
+app.command("install")(install)
 Stub = node_admin_service_pb2_grpc.NodeAdminServiceStub
 NodeName = Annotated[str, typer.Argument(metavar="NODE", help="The node's name or id.")]
 Reason = Annotated[str, typer.Option(help="Why; kept with who asked.")]

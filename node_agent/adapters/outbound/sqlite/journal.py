@@ -20,6 +20,7 @@ from node_agent.core.journal.domain import (
     KeepOrder,
     MarkDrain,
     MarkSequence,
+    Probe,
     ReportArtifacts,
     RunSpec,
     SaveCheckpoint,
@@ -105,6 +106,8 @@ def _apply(connection: sqlite3.Connection, write: Write) -> None:
             connection.execute(_SQL.start_attempt, {"attempt_id": attempt_id})
         case MarkSequence(sequence):
             connection.execute(_SQL.mark_sequence, {"sequence": sequence})
+        case Probe():
+            connection.execute(_SQL.probe)
         case SaveCheckpoint(attempt_id, document_json):
             values = {"attempt_id": attempt_id, "document": document_json}
             connection.execute(_SQL.save_checkpoint, values)

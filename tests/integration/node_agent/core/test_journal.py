@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,7 @@ from node_agent.core.journal.domain import (
     SaveCheckpoint,
     StartAttempt,
     StopReason,
+    Write,
 )
 from node_agent.core.journal.events import fact_from_json
 from node_agent.limits import node_events_policy
@@ -249,6 +250,28 @@ async def test_a_failure_of_the_file_ends_the_writer(
         await writer.submit([MarkSequence(1)])
     with pytest.raises(Exception, match="not open"):
         await running
+
+
+async def test_a_probe_writes_and_survives_a_full_disk(
+    database: LocalDatabase, journal: SqliteJournal
+) -> None:
+    """It is a write like any other, but a full disk is told elsewhere and ends nothing."""
+    writer = JournalWriter(journal)
+    running = asyncio.create_task(writer.run(), name="writer")
+    await writer.probe()
+    await writer.probe()
+    row = await database.read(lambda c: c.execute("select probe_count from identity").fetchone())
+    assert row[0] == 2
+
+    async def apply(_: Sequence[Write]) -> None:
+        raise LocalDiskFullError("no room")
+
+    journal.apply = apply  # type: ignore[method-assign] # a disk that is full for the journal alone
+    await writer.probe()
+    assert writer.disk_is_full
+    assert not running.done()
+    await writer.stop()
+    await running
 
 
 async def test_kill_nine_loses_nothing_that_was_told_and_splits_no_batch(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -238,6 +239,34 @@ async def test_a_lost_journal_is_a_new_incarnation_of_the_same_node(
     assert second.hello.node_id == session.hello.node_id
     assert second.hello.incarnation_id != session.hello.incarnation_id
     assert second.hello.last_command_sequence == 0
+
+
+async def test_systemd_is_told_of_the_first_handshake_and_of_the_end(
+    plane: FakeControlPlane, launch: Launch, tmp_path: Path
+) -> None:
+    """READY after Welcome and not before, signs of life from then on, STOPPING at the end."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.setblocking(False)
+        variables = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "300000"}
+        agent = await launch(**variables)
+        told: list[bytes] = []
+
+        async def until(state: bytes) -> None:
+            while state not in told:
+                told.append(await asyncio.get_running_loop().sock_recv(systemd, 100))
+
+        session = await plane.session()
+        await until(b"WATCHDOG=1")
+        assert b"READY=1" not in told
+        session.welcome()
+        await until(b"READY=1")
+        told.clear()
+        await until(b"WATCHDOG=1")
+        agent.send_signal(signal.SIGTERM)
+        await until(b"STOPPING=1")
+        await agent.communicate()
+        assert agent.returncode == 0
 
 
 async def test_check_config_names_what_is_wrong(launch: Launch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import FailedPreconditionError, UnavailableError
-from foundation.sqlite.errors import LocalDatabaseCorruptError
+from foundation.sqlite.errors import LocalDatabaseCorruptError, LocalDatabaseMissingError
 from node_agent.core.execution.ports import (
     ArtifactRequest,
 )
@@ -217,6 +217,22 @@ async def test_a_damaged_journal_ends_the_agent_loudly(
     with pytest.raises(ExceptionGroup) as caught:
         await agent.ended()
     assert any(isinstance(one, LocalDatabaseCorruptError) for one in flat(caught.value))
+
+
+async def test_a_journal_that_is_deleted_ends_the_agent_and_acks_nothing(
+    plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    """F17: what is written to a deleted file is lost, so no command in it may be acknowledged."""
+    agent = await start_agent()
+    session = await plane.session()
+    session.welcome()
+    await session.until(lambda: bool(session.heartbeats))
+    (tmp_path / "journal.db").unlink()
+    session.commands(run_command(1, capability="test.echo"))
+    with pytest.raises(ExceptionGroup) as caught:
+        await agent.ended()
+    assert any(isinstance(one, LocalDatabaseMissingError) for one in flat(caught.value))
+    assert not [one for one in session.received if one.WhichOneof("message") == "command_ack"]
 
 
 def flat(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

@@ -14,6 +14,7 @@ from foundation.sqlite.errors import (
     LocalDatabaseCorruptError,
     LocalDatabaseError,
     LocalDatabaseLockedError,
+    LocalDatabaseMissingError,
     LocalDatabaseReadOnlyError,
     LocalDiskFullError,
 )
@@ -199,6 +200,22 @@ async def test_a_database_that_cannot_be_written_is_said_to_be_read_only(
     with pytest.raises(LocalDatabaseReadOnlyError, match="check its rights"):
         await database.transaction(lambda connection: insert(connection, 2))
     assert await numbers(database) == [1]
+
+
+@pytest.mark.parametrize("name", ["journal.db", "journal.db-wal"])
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_file_that_is_deleted_meanwhile_takes_no_more(
+    database: LocalDatabase, name: str, *, replaced: bool
+) -> None:
+    """SQLite itself would go on writing to a file that nobody will ever read again."""
+    await database.transaction(lambda connection: insert(connection, 1))
+    file = database.path.with_name(name)
+    kept = file.with_name("kept")
+    file.rename(kept)
+    if replaced:
+        file.write_bytes(kept.read_bytes())
+    with pytest.raises(LocalDatabaseMissingError, match="deleted or replaced"):
+        await database.transaction(lambda connection: insert(connection, 2))
 
 
 async def test_a_folder_that_is_missing_cannot_be_opened(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""What systemd is told about the agent."""

@@ -1,0 +1,1 @@
+"""Tests with tools of Debian's: systemd-analyze, bsdtar, unzip, strace."""
