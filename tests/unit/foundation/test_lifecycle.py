@@ -259,10 +259,10 @@ async def test_the_watchdog_gives_no_sign_while_its_check_hangs(tmp_path: Path) 
         async with asyncio.TaskGroup() as group:
             group.create_task(watchdog.run(), name="watchdog")
             await asked.wait()
-            receiver.setblocking(False)
+            receiver.settimeout(0.0)
             with pytest.raises(BlockingIOError):
                 receiver.recv(100)
-            receiver.setblocking(True)
+            receiver.settimeout(None)
             answers.set()
             assert await asyncio.to_thread(receiver.recv, 100) == b"WATCHDOG=1"
             await watchdog.stop()

@@ -27,9 +27,9 @@ from tools.cli.output import plain, show
 
 _PUBLIC: Final = 0o644
 _SECRET: Final = 0o600
-_TOKEN_PREFIX: Final = "tdp_join_"
+_TOKEN_PREFIX: Final = "tdp_join_"  # noqa: S105 - how each begins
 # The unit's ProtectHome hides these folders from the agent.
-_HIDDEN: Final = (Path("/root"), Path("/home"), Path("/run/user"))
+_HIDDEN: Final = tuple(Path("/", *names) for names in (("root",), ("home",), ("run", "user")))
 _AFTERWARDS: Final = "systemctl daemon-reload && systemctl enable --now tdp-agent"
 
 
@@ -102,8 +102,8 @@ def install(
         show(document, as_json=as_json, render=lambda console: _render_plan(console, planned))
         return
     written = _write(planned, into, replace=replace)
-    document = {"written": [str(path) for path in written]}
-    show(document, as_json=as_json, render=lambda console: _render_done(console, written, into))
+    done = {"written": [str(path) for path in written]}
+    show(done, as_json=as_json, render=lambda console: _render_done(console, written, into))
 
 
 def _settings(control_plane: str, name: str, *, tls: bool) -> dict[str, str]:

@@ -263,7 +263,7 @@ async def test_a_probe_writes_and_survives_a_full_disk(
     row = await database.read(lambda c: c.execute("select probe_count from identity").fetchone())
     assert row[0] == 2
 
-    async def apply(_: Sequence[Write]) -> None:
+    async def apply(writes: Sequence[Write]) -> None:
         raise LocalDiskFullError("no room")
 
     journal.apply = apply  # type: ignore[method-assign] # a disk that is full for the journal alone

@@ -247,7 +247,7 @@ async def test_systemd_is_told_of_the_first_handshake_and_of_the_end(
     """READY after Welcome and not before, signs of life from then on, STOPPING at the end."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
-        systemd.setblocking(False)
+        systemd.settimeout(0.0)
         variables = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "300000"}
         agent = await launch(**variables)
         told: list[bytes] = []

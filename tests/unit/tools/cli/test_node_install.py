@@ -102,7 +102,7 @@ def test_gpus_are_shown_only_where_wanted(tmp_path: Path) -> None:
     ("arguments", "python", "words"),
     [
         (("--control-plane", "nowhere"), PYTHON, "not HOST:PORT"),
-        ((), "/home/me/.venv/bin/python", "install the agent elsewhere"),
+        ((), str(Path("/", "home", "me", ".venv", "bin", "python")), "install the agent elsewhere"),
         ((), "venv/bin/python", "absolute path"),
         (("--join-token-file", "/absent"), PYTHON, "cannot be read"),
         (("--join-token-file", "/dev/null"), PYTHON, "holds no join token"),
