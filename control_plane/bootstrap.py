@@ -58,6 +58,7 @@ from control_plane.adapters.outbound.postgres.scheduling_store import (
     SchedulingFigures,
 )
 from control_plane.adapters.outbound.postgres.snapshots import WorkflowSnapshots
+from control_plane.adapters.outbound.postgres.standing_reader import PostgresStandingReader
 from control_plane.adapters.outbound.postgres.workflow_store import PostgresWorkflowStore
 from control_plane.adapters.outbound.resource_provider import GrpcResourceProviders
 from control_plane.core.applications.application import Applications
@@ -80,6 +81,8 @@ from control_plane.core.nodes.application import NodeSessions
 from control_plane.core.nodes.enrolment import Enrolment
 from control_plane.core.nodes.session import LiveSessions
 from control_plane.core.scheduling.application import Scheduler
+from control_plane.core.scheduling.explaining import Explanations
+from control_plane.core.scheduling.foresight import Foresight
 from control_plane.core.wakeups import LocalHints
 from control_plane.core.workflows.application import Workflows
 from control_plane.core.workflows.compiling import CompiledWorkflows
@@ -123,6 +126,7 @@ class Stores:
     evidence: PostgresEvidenceReader
     engine: PostgresEngineStore
     scheduling: PostgresSchedulingStore
+    standing: PostgresStandingReader
     nodes: PostgresNodeStore
     directory: PostgresNodeDirectory
     management: PostgresNodeManagementStore
@@ -243,6 +247,7 @@ class ControlPlane:
                     lease_ttl_s=figures.lease_ttl_s, scheduling_ttl_s=figures.scheduling_ttl_s
                 ),
             ),
+            standing=PostgresStandingReader(database, snapshots),
             nodes=PostgresNodeStore(
                 database, outcomes, schemas, figures, ids, replica_id=self.replica_id
             ),
@@ -381,6 +386,9 @@ class ControlPlane:
                 queries=queries,
                 control=TaskControl(self.stores.control, queries, self.hints),
                 hub=self.watch_hub,
+                explanations=Explanations(
+                    self.stores.standing, self.stores.scheduling, self.settings.scheduling_ttl_s
+                ),
             )
         )
         node = NodeServicer(
@@ -434,6 +442,7 @@ class ControlPlane:
         return TaskIntake(
             self.queued_intake,
             self.compiled,
+            Foresight(self.stores.scheduling, self.clock),
             admission,
             self.ids,
             self.clock,

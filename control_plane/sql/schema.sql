@@ -75,6 +75,10 @@ CREATE FUNCTION public.judged_hold_until(stamped_at timestamp with time zone, ho
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN CASE WHEN (((judged_at - stamped_at) > (lease_ttl / (2)::double precision)) OR ((stamped_at - judged_at) > (lease_ttl / (12)::double precision))) THEN (judged_at + lease_ttl) ELSE LEAST(hold_until, (judged_at + lease_ttl)) END;
 
+CREATE FUNCTION public.moment_text(at timestamp with time zone) RETURNS text
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN (to_char((at AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD HH24:MI:SS'::text) || ' UTC'::text);
+
 CREATE FUNCTION public.node_news_age_s(runtime text, last_seen_at timestamp with time zone, stamped_at timestamp with time zone, judged_at timestamp with time zone, scheduling_ttl_s double precision, lease_ttl_s double precision) RETURNS double precision
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE WHEN (last_seen_at IS NULL) THEN NULL::double precision WHEN ((runtime <> 'SILENT'::text) AND (((EXTRACT(epoch FROM (judged_at - stamped_at)))::double precision >= ((- scheduling_ttl_s) / (12)::double precision)) AND ((EXTRACT(epoch FROM (judged_at - stamped_at)))::double precision <= scheduling_ttl_s)) AND (((EXTRACT(epoch FROM (judged_at - last_seen_at)))::double precision >= ((- lease_ttl_s) / (12)::double precision)) AND ((EXTRACT(epoch FROM (judged_at - last_seen_at)))::double precision <= lease_ttl_s))) THEN (0.0)::double precision ELSE GREATEST((EXTRACT(epoch FROM (judged_at - stamped_at)))::double precision, (EXTRACT(epoch FROM (judged_at - last_seen_at)))::double precision, (scheduling_ttl_s + (1)::double precision)) END;
@@ -463,34 +467,6 @@ CREATE TABLE public.scheduling_requests (
     CONSTRAINT scheduling_requests_status_check CHECK ((status = ANY (ARRAY['PENDING'::text, 'CLAIMED'::text, 'DISPATCHED'::text, 'VOIDED'::text])))
 );
 
-CREATE VIEW public.shown_executions AS
- SELECT execution_id,
-    task_id,
-    application_id,
-    run,
-    status,
-    COALESCE(closing_as, ''::text) AS closing_as,
-    progress_percent,
-    version,
-    last_sequence,
-    paused,
-    COALESCE(output, ''::text) AS output,
-    COALESCE(failure, ''::text) AS failure,
-    created_at,
-    started_at,
-    completed_at,
-        CASE
-            WHEN (completed_at IS NOT NULL) THEN ''::text
-            WHEN (quarantined_at IS NOT NULL) THEN ((('Set aside after '::text || advance_failures) || ' failed advances: '::text) || COALESCE(advance_error, ''::text))
-            WHEN paused THEN 'Paused by an operator: resume it.'::text
-            ELSE COALESCE(( SELECT ((((('Step '::text || request.step_key) || ' waits for a node since '::text) || to_char((request.created_at AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD HH24:MI:SS'::text)) || ' UTC: '::text) || public.sentences_of(request.reasons))
-               FROM public.scheduling_requests request
-              WHERE ((request.execution_id = execution.execution_id) AND (request.status = ANY (ARRAY['PENDING'::text, 'CLAIMED'::text])) AND (request.reasons IS NOT NULL))
-              ORDER BY request.created_at
-             LIMIT 1), ''::text)
-        END AS waiting_for
-   FROM public.executions execution;
-
 CREATE TABLE public.steps (
     execution_id uuid NOT NULL,
     step_key text NOT NULL,
@@ -515,6 +491,50 @@ CREATE TABLE public.steps (
     CONSTRAINT steps_progress_percent_check CHECK (((progress_percent >= 0) AND (progress_percent <= 100))),
     CONSTRAINT steps_status_check CHECK ((status = ANY (ARRAY['PENDING'::text, 'READY'::text, 'RUNNING'::text, 'WAITING'::text, 'SUCCEEDED'::text, 'FAILED'::text, 'TIMED_OUT'::text, 'CANCELED'::text, 'SKIPPED'::text])))
 );
+
+CREATE VIEW public.waiting_steps AS
+ SELECT step.execution_id,
+    step.step_key,
+    step.item_index,
+    step.ready_at AS waits_since,
+    ((step.status = 'WAITING'::text) OR (step.not_before > public.tdp_now()) OR (request.reasons IS NOT NULL)) AS is_explained,
+        CASE
+            WHEN (step.status = 'WAITING'::text) THEN (((('waits for an answer since '::text || public.moment_text(step.ready_at)) || ': signal it'::text) || COALESCE((' before '::text || public.moment_text(step.deadline_at)), ''::text)) || '.'::text)
+            WHEN (step.not_before > public.tdp_now()) THEN ((((('waits until '::text || public.moment_text(step.not_before)) || ' for attempt '::text) || step.attempt_number) || COALESCE((', since the one before ended with '::text || ((step.failure)::json ->> 'reason'::text)), ''::text)) || '.'::text)
+            WHEN (request.reasons IS NOT NULL) THEN ((('waits for a node since '::text || public.moment_text(request.created_at)) || ': '::text) || public.sentences_of(request.reasons))
+            ELSE (('waits for the scheduler since '::text || public.moment_text(COALESCE(request.created_at, step.ready_at))) || ': it is next.'::text)
+        END AS sentence
+   FROM (public.steps step
+     LEFT JOIN public.scheduling_requests request ON (((request.execution_id = step.execution_id) AND (request.step_key = step.step_key) AND (request.item_index = step.item_index) AND (request.attempt_number = step.attempt_number) AND (request.status = ANY (ARRAY['PENDING'::text, 'CLAIMED'::text])))))
+  WHERE (step.status = ANY (ARRAY['READY'::text, 'WAITING'::text]));
+
+CREATE VIEW public.shown_executions AS
+ SELECT execution_id,
+    task_id,
+    application_id,
+    run,
+    status,
+    COALESCE(closing_as, ''::text) AS closing_as,
+    progress_percent,
+    version,
+    last_sequence,
+    paused,
+    COALESCE(output, ''::text) AS output,
+    COALESCE(failure, ''::text) AS failure,
+    created_at,
+    started_at,
+    completed_at,
+        CASE
+            WHEN (completed_at IS NOT NULL) THEN ''::text
+            WHEN (quarantined_at IS NOT NULL) THEN ((('Set aside after '::text || advance_failures) || ' failed advances: '::text) || COALESCE(advance_error, ''::text))
+            WHEN paused THEN 'Paused by an operator: resume it.'::text
+            ELSE COALESCE(( SELECT ((('Step '::text || waiting.step_key) || ' '::text) || waiting.sentence)
+               FROM public.waiting_steps waiting
+              WHERE ((waiting.execution_id = execution.execution_id) AND waiting.is_explained)
+              ORDER BY waiting.waits_since
+             LIMIT 1), ''::text)
+        END AS waiting_for
+   FROM public.executions execution;
 
 CREATE TABLE public.timeline (
     entry_id bigint NOT NULL,
@@ -717,6 +737,8 @@ CREATE INDEX outbox_events_ordering ON public.outbox_events USING btree (orderin
 CREATE INDEX outbox_events_published ON public.outbox_events USING btree (published_at) WHERE (status = 'PUBLISHED'::text);
 
 CREATE INDEX scheduling_requests_due ON public.scheduling_requests USING btree (available_at) WHERE (status = ANY (ARRAY['PENDING'::text, 'CLAIMED'::text]));
+
+CREATE INDEX scheduling_requests_never ON public.scheduling_requests USING btree (created_at) WHERE ((status = 'PENDING'::text) AND never_satisfiable);
 
 CREATE INDEX scheduling_requests_parked ON public.scheduling_requests USING btree (capability, capability_version, service_rank) WHERE ((status = 'PENDING'::text) AND (reasons IS NOT NULL));
 

@@ -8,11 +8,13 @@ from control_plane.adapters.inbound.messages import outcome
 from control_plane.adapters.inbound.pages import next_page, page_of
 from control_plane.core.engine.reuse import RerunMode, Reuse
 from control_plane.core.executions.control import TaskControl
+from control_plane.core.executions.domain import StepKey, StepRef
 from control_plane.core.executions.filters import parse_filter
 from control_plane.core.executions.intake import CreateTask, TaskIntake
 from control_plane.core.executions.queries import ExecutionQueries, owner_of_view
 from control_plane.core.executions.watching import WatchHub, watch
 from control_plane.core.paging import page_position, page_size
+from control_plane.core.scheduling.explaining import Explanations
 from control_plane.limits import PARTS_PAGE_SIZE_DEFAULT
 from foundation.errors import InvalidArgumentError
 from foundation.grpc.context import ServicerContext as Context
@@ -30,6 +32,7 @@ class TaskUseCases:
     queries: ExecutionQueries
     control: TaskControl
     hub: WatchHub
+    explanations: Explanations
 
 
 class TaskServicer(pb_grpc.TaskServiceServicer):
@@ -40,6 +43,7 @@ class TaskServicer(pb_grpc.TaskServiceServicer):
         self._queries = use_cases.queries
         self._control = use_cases.control
         self._hub = use_cases.hub
+        self._explanations = use_cases.explanations
 
     async def CreateTask(
         self, request: pb.CreateTaskRequest, context: Context
@@ -66,6 +70,7 @@ class TaskServicer(pb_grpc.TaskServiceServicer):
             execution_id=accepted.execution_id,
             workflow_version=accepted.workflow_version,
             outcome=outcome(created=accepted.created),
+            warnings=accepted.warnings,
         )
 
     async def GetTask(self, request: pb.GetTaskRequest, context: Context) -> pb.GetTaskResponse:
@@ -212,3 +217,10 @@ class TaskServicer(pb_grpc.TaskServiceServicer):
         return pb.ListTimelineResponse(
             entries=page, next_page_token=next_page(scope, *(one.entry_id for one in last))
         )
+
+    async def ExplainScheduling(
+        self, request: pb.ExplainSchedulingRequest, context: Context
+    ) -> pb.ExplainSchedulingResponse:
+        execution = await self._queries.execution(current_principal(), request.execution_id)
+        ref = StepRef(StepKey(request.step_key), request.item_index)
+        return messages.explanation(await self._explanations.explain(execution.execution_id, ref))

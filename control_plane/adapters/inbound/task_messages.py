@@ -12,8 +12,10 @@ from control_plane.core.executions.views import (
     TaskView,
     TimelineView,
 )
+from control_plane.core.scheduling.explaining import Explanation
 from foundation.grpc.times import timestamp
 from tdp.control.v1 import task_pb2 as pb
+from tdp.control.v1 import task_service_pb2 as service_pb
 
 _CAUSES_MAX: Final = 10
 
@@ -127,6 +129,24 @@ def timeline_entry(view: TimelineView) -> pb.TimelineEntry:
         actor=view.actor,
         detail_json=view.detail_json,
         occur_time=timestamp(view.occurred_at),
+    )
+
+
+def explanation(found: Explanation) -> service_pb.ExplainSchedulingResponse:
+    """Translate the explanation of a step."""
+    return service_pb.ExplainSchedulingResponse(
+        summary=found.summary,
+        nodes=[
+            service_pb.NodeQualification(
+                node_id=one.node_id,
+                node_name=one.name,
+                qualified=not one.reasons,
+                score=one.points,
+                reasons=one.reasons,
+            )
+            for one in found.nodes
+        ],
+        never_satisfiable=found.never,
     )
 
 

@@ -27,6 +27,7 @@ from control_plane.core.executions.ports import (
     IntakeFacts,
     IntakeLookup,
     NewTask,
+    WorkflowForesight,
 )
 from control_plane.core.expressions.values import from_json
 from control_plane.core.idempotency import RequestIdentity, request_identity, reused
@@ -94,6 +95,7 @@ class Accepted:
     execution_id: str
     workflow_version: str
     created: bool
+    warnings: tuple[str, ...] = ()
 
 
 class TaskIntake:
@@ -103,6 +105,7 @@ class TaskIntake:
         self,
         batches: IntakeBatches,
         workflows: CompiledWorkflows,
+        foresight: WorkflowForesight,
         admission: Admission,
         ids: IdSource,
         clock: Clock,
@@ -111,6 +114,7 @@ class TaskIntake:
     ) -> None:
         self._batches = batches
         self._workflows = workflows
+        self._foresight = foresight
         self._admission = admission
         self._ids = ids
         self._clock = clock
@@ -138,7 +142,7 @@ class TaskIntake:
             return replayed
         _check_fields(request)
         await self._admission.admit(application_id)
-        task = self._new_task(identity, application_id, request, facts)
+        task = await self._new_task(identity, application_id, request, facts)
         return await self._accept(task, lookup)
 
     async def _accept(self, task: NewTask, lookup: IntakeLookup) -> Accepted:
@@ -151,9 +155,15 @@ class TaskIntake:
             return replayed
         self._hints.events_written([task.execution_id])
         self._hints.engine.add([task.execution_id])
-        return Accepted(task.task_id, task.execution_id, task.workflow_version, created=True)
+        return Accepted(
+            task.task_id,
+            task.execution_id,
+            task.workflow_version,
+            created=True,
+            warnings=task.warnings,
+        )
 
-    def _new_task(
+    async def _new_task(
         self,
         identity: RequestIdentity,
         application_id: str,
@@ -168,6 +178,7 @@ class TaskIntake:
         input_json = canonical_json(request.input_json or "{}", field="input_json")
         compiled = self._workflows.get(snapshot_json, digest)
         compiled.input_schema.check(from_json(input_json), "input")
+        warnings = await self._foresight.warnings(compiled)
         task_id, execution_id = TaskId(self._ids.new_id()), ExecutionId(self._ids.new_id())
         event_id = self._ids.new_id()
         event = ExecutionEvent(
@@ -182,7 +193,8 @@ class TaskIntake:
         )
         return NewTask(
             identity=identity,
-            answer=_answer(task_id, execution_id, workflow.version),
+            answer=_answer(task_id, execution_id, workflow.version, warnings),
+            warnings=warnings,
             task_id=task_id,
             execution_id=execution_id,
             application_id=application_id,
@@ -249,18 +261,25 @@ def _replay(identity: RequestIdentity, facts: IntakeFacts) -> Accepted | None:
     if facts.recorded_hash != identity.request_hash:
         raise reused(identity, answer["task_id"])
     return Accepted(
-        answer["task_id"], answer["execution_id"], answer["workflow_version"], created=False
+        answer["task_id"],
+        answer["execution_id"],
+        answer["workflow_version"],
+        created=False,
+        warnings=tuple(answer.get("warnings", ())),
     )
 
 
-def _answer(task_id: str, execution_id: str, workflow_version: str) -> str:
-    return json.dumps(
-        {
-            "task_id": task_id,
-            "execution_id": execution_id,
-            "workflow_version": workflow_version,
-        }
-    )
+def _answer(
+    task_id: str, execution_id: str, workflow_version: str, warnings: tuple[str, ...]
+) -> str:
+    answer: dict[str, object] = {
+        "task_id": task_id,
+        "execution_id": execution_id,
+        "workflow_version": workflow_version,
+    }
+    if warnings:
+        answer["warnings"] = warnings
+    return json.dumps(answer, ensure_ascii=False)
 
 
 def _check_fields(request: CreateTask) -> None:

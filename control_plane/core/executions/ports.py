@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from control_plane.core.idempotency import RequestIdentity
+from control_plane.core.workflows.compiling import CompiledWorkflow
 from control_plane.core.workflows.ports import PublishedWorkflow
 
 
@@ -56,6 +57,7 @@ class NewTask:
     timeout_s: float
     event_id: str
     envelope: str
+    warnings: tuple[str, ...] = ()
 
 
 class IntakeStore(Protocol):
@@ -82,6 +84,14 @@ class IntakeBatches(Protocol):
 
     async def create(self, task: NewTask) -> bool:
         """Store one task; False if its key is known by then."""
+        ...
+
+
+class WorkflowForesight(Protocol):
+    """Looks ahead to what a workflow will need."""
+
+    async def warnings(self, workflow: CompiledWorkflow) -> tuple[str, ...]:
+        """Return a sentence for each step that no known node could ever run."""
         ...
 
 

@@ -10,31 +10,34 @@ from control_plane.core.scheduling.dispatching import Fate
 from control_plane.core.scheduling.domain import (
     HEARTBEAT_TTL_S,
     NodeFacts,
-    Requirement,
+    could_ever_qualify,
     qualify,
-    waiting_sentence,
 )
-from control_plane.core.scheduling.planning import Plan, Unplaced, plan
+from control_plane.core.scheduling.parking import (
+    Asked,
+    Parking,
+    asked_of,
+    sentences,
+    shape_of,
+)
+from control_plane.core.scheduling.planning import Plan, plan
 from control_plane.core.scheduling.ports import (
     ClaimedRequests,
     DispatchedBatch,
     Opening,
-    ParkedRequest,
+    ParkedKind,
+    ReassessedKind,
     SchedulingStore,
 )
-from control_plane.core.scheduling.requirements import affinity_to_json
 from control_plane.core.wakeups import LocalHints
 from foundation.clock import Clock
 from foundation.ids import IdSource
 
 CLAIM_SIZE_MAX: Final = 500
 PARKED_SWEEP_INTERVAL_S: Final = 30.0
-REASONS_SHOWN_MAX: Final = 6
 REQUIREMENTS_KEPT_MAX: Final = 1_000
 
 _log = structlog.stdlib.get_logger(__name__)
-
-_Asked = tuple[str, str, str]
 
 
 class Scheduler:
@@ -58,13 +61,16 @@ class Scheduler:
         self._hints = hints
         self._clock = clock
         self._heartbeat_ttl_s = heartbeat_ttl_s
-        self._parked: OrderedDict[_Asked, Requirement] = OrderedDict()
+        self._parked: OrderedDict[Asked, ParkedKind] = OrderedDict()
+        self._shapes: frozenset[object] | None = None
         self._sweep_at_s = clock.monotonic()
 
     async def run_once(self) -> float | None:
         """Serve one batch; return in how many seconds to look again, 0 for at once."""
         await self._sweep_if_due()
         nodes = await self._store.nodes() if self._parked else None
+        if nodes is not None:
+            await self._reassess(nodes)
         openings = self._openings(nodes or ())
         claim_id = self._ids.new_id()
         claimed = await self._store.claim(claim_id, CLAIM_SIZE_MAX, openings)
@@ -85,9 +91,11 @@ class Scheduler:
             done = await self._store.dispatch(claim_id, proposed.placements)
         self._hint(done)
         if proposed.unplaced:
-            parked = _Parking(nodes).parked(proposed.unplaced)
+            parked = Parking(nodes).parked(proposed.unplaced)
             await self._store.park(claim_id, parked)
-            self._remember(one.request.requirement for one in proposed.unplaced)
+            self._remember(
+                ParkedKind(one.request.requirement, one.never) for one in proposed.unplaced
+            )
         return Fate.CROWDED in done.fates.values()
 
     async def _plan(self, claimed: ClaimedRequests, nodes: Sequence[NodeFacts]) -> Plan:
@@ -111,13 +119,14 @@ class Scheduler:
         if now_s >= self._sweep_at_s:
             self._sweep_at_s = now_s + PARKED_SWEEP_INTERVAL_S
             self._remember(await self._store.parked_requirements())
+            self._shapes = None
 
     def _openings(self, nodes: Sequence[NodeFacts]) -> list[Opening]:
         free = [node for node in nodes if node.running_count < node.slot_count]
         if not free:
             return []
         openings: list[Opening] = []
-        for requirement in self._parked.values():
+        for requirement in (kind.requirement for kind in self._parked.values()):
             count = sum(
                 node.slot_count - node.running_count
                 for node in free
@@ -127,19 +136,35 @@ class Scheduler:
                 openings.append(Opening(requirement, min(count, CLAIM_SIZE_MAX)))
         return openings
 
-    def _remember(self, requirements: Iterable[Requirement]) -> None:
-        for requirement in requirements:
-            asked = _asked(requirement)
-            self._parked[asked] = requirement
+    async def _reassess(self, nodes: Sequence[NodeFacts]) -> None:
+        """Tell requests that have become possible, or impossible, since nodes changed."""
+        shapes = frozenset(map(shape_of, nodes))
+        if shapes == self._shapes:
+            return
+        changed: list[ReassessedKind] = []
+        for asked, kind in self._parked.items():
+            never = not could_ever_qualify(nodes, kind.requirement)
+            if never is not kind.never:
+                reasons = sentences(nodes, kind.requirement, self._heartbeat_ttl_s)
+                changed.append(ReassessedKind(kind.requirement, never, reasons))
+                self._parked[asked] = ParkedKind(kind.requirement, never)
+        if changed:
+            await self._store.reassess(changed)
+        self._shapes = shapes
+
+    def _remember(self, kinds: Iterable[ParkedKind]) -> None:
+        for kind in kinds:
+            asked = asked_of(kind.requirement)
+            self._parked[asked] = kind
             self._parked.move_to_end(asked)
         while len(self._parked) > REQUIREMENTS_KEPT_MAX:
             self._parked.popitem(last=False)
 
     def _forget_unasked(self, openings: Sequence[Opening], claimed: ClaimedRequests) -> None:
         """Forget what nobody waits for any more; the sweep finds what was forgotten wrongly."""
-        still_asked = {_asked(one.requirement) for one in claimed.requests}
+        still_asked = {asked_of(one.requirement) for one in claimed.requests}
         for opening in openings:
-            asked = _asked(opening.requirement)
+            asked = asked_of(opening.requirement)
             if asked not in still_asked:
                 self._parked.pop(asked, None)
 
@@ -151,36 +176,3 @@ class Scheduler:
         odd = {key: fate for key, fate in done.fates.items() if fate is Fate.LOST}
         if odd:
             _log.warning("claims_lost", count=len(odd))
-
-
-class _Parking:
-    """Puts the reasons of requests into words, once for all that ask for the same."""
-
-    def __init__(self, nodes: Sequence[NodeFacts]) -> None:
-        self._nodes = nodes
-        self._names = {node.node_id: node.name for node in nodes}
-        self._sentences: dict[_Asked, list[str]] = {}
-
-    def parked(self, unplaced: Iterable[Unplaced]) -> list[ParkedRequest]:
-        return [ParkedRequest(one.request.key, self._reasons(one), one.never) for one in unplaced]
-
-    def _reasons(self, one: Unplaced) -> list[str]:
-        requirement = one.request.requirement
-        asked = _asked(requirement)
-        if asked not in self._sentences:
-            details = [
-                f"{self._names[node_id]}: {reasons[0].sentence}"
-                for node_id, reasons in one.reasons.items()
-                if reasons
-            ]
-            first = waiting_sentence(self._nodes, requirement)
-            self._sentences[asked] = [first, *details[: REASONS_SHOWN_MAX - 1]]
-        return self._sentences[asked]
-
-
-def _asked(requirement: Requirement) -> _Asked:
-    return (
-        requirement.capability,
-        requirement.capability_version,
-        affinity_to_json(requirement.affinity),
-    )

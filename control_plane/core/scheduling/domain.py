@@ -125,7 +125,7 @@ def qualify(
 ) -> tuple[Reason, ...]:
     """Return every reason why the node cannot take the work now; none means that it can."""
     return (
-        *_lasting_reasons(node, requirement),
+        *lasting_reasons(node, requirement),
         *_state_reasons(node, heartbeat_ttl_s),
         *_capacity_reasons(node, requirement.affinity.minimum_resources),
     )
@@ -133,7 +133,7 @@ def qualify(
 
 def could_ever_qualify(nodes: Iterable[NodeFacts], requirement: Requirement) -> bool:
     """Whether some known node could take the work, once it is up, idle and uncordoned."""
-    return any(not _lasting_reasons(node, requirement) for node in nodes)
+    return any(not lasting_reasons(node, requirement) for node in nodes)
 
 
 def score(node: NodeFacts, requirement: Requirement) -> int:
@@ -174,7 +174,8 @@ def waiting_sentence(nodes: Sequence[NodeFacts], requirement: Requirement) -> st
     )
 
 
-def _lasting_reasons(node: NodeFacts, requirement: Requirement) -> list[Reason]:
+def lasting_reasons(node: NodeFacts, requirement: Requirement) -> list[Reason]:
+    """Return why the node could not take the work even if it were up, idle and uncordoned."""
     affinity = requirement.affinity
     reasons: list[Reason] = []
     if affinity.node_id and affinity.node_id != node.node_id:
@@ -190,6 +191,16 @@ def _lasting_reasons(node: NodeFacts, requirement: Requirement) -> list[Reason]:
     reasons.extend(_label_reasons(node, affinity.required_labels))
     reasons.extend(_size_reasons(node, affinity.minimum_resources))
     return reasons
+
+
+def closest(nodes: Iterable[NodeFacts], requirement: Requirement) -> str:
+    """Say what stands in the way on the node that lacks least; empty without a node."""
+    lacking = ((lasting_reasons(node, requirement), node) for node in nodes)
+    found = min(lacking, key=lambda pair: (len(pair[0]), pair[1].name), default=None)
+    if found is None:
+        return ""
+    reasons, node = found
+    return f"Closest is {node.name}: {' '.join(one.sentence for one in reasons)}"
 
 
 def _capability_reasons(node: NodeFacts, requirement: Requirement) -> list[Reason]:

@@ -37,6 +37,23 @@ class ParkedRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class ParkedKind:
+    """What parked requests ask for, and whether that counts as what no known node could ever do."""
+
+    requirement: Requirement
+    never: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReassessedKind:
+    """That what parked requests ask for has become possible, or impossible, and the sentences."""
+
+    requirement: Requirement
+    never: bool
+    reasons: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class DispatchedBatch:
     """What a committed dispatch came to, by request, and whom to wake."""
 
@@ -82,6 +99,10 @@ class SchedulingStore(Protocol):
         """Put claimed requests back, with the reasons, until there is an opening for them."""
         ...
 
-    async def parked_requirements(self) -> Sequence[Requirement]:
+    async def parked_requirements(self) -> Sequence[ParkedKind]:
         """Return what the parked requests ask for, each requirement once."""
+        ...
+
+    async def reassess(self, kinds: Sequence[ReassessedKind]) -> None:
+        """Say of all parked requests of these kinds anew whether a node could ever meet them."""
         ...

@@ -355,6 +355,10 @@ create index scheduling_requests_due on scheduling_requests (available_at) where
 create index scheduling_requests_parked on scheduling_requests (capability, capability_version, service_rank)
     where status = 'PENDING' and reasons is not null;
 
+-- What no known node could ever do: few, counted and shown.
+create index scheduling_requests_never on scheduling_requests (created_at)
+    where status = 'PENDING' and never_satisfiable;
+
 create table attempts (
     attempt_id uuid primary key,
     execution_id uuid not null,
@@ -665,6 +669,43 @@ create function sentences_of(reasons text) returns text
     language sql immutable parallel safe
     return (select string_agg(one, ' ') from json_array_elements_text(reasons::json) as one);
 
+create function moment_text(at timestamptz) returns text
+    language sql stable parallel safe
+    return to_char(at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC';
+
+-- What waits, since when, and what would unblock it, as a sentence without its subject.
+-- is_explained: not merely on its way from the engine through the scheduler.
+create view waiting_steps as
+select
+    step.execution_id, step.step_key, step.item_index, step.ready_at as waits_since,
+    step.status = 'WAITING' or step.not_before > tdp_now() or request.reasons is not null
+        as is_explained,
+    case
+        when step.status = 'WAITING' then
+            'waits for an answer since ' || moment_text(step.ready_at) || ': signal it'
+            || coalesce(' before ' || moment_text(step.deadline_at), '') || '.'
+        when step.not_before > tdp_now() then
+            'waits until ' || moment_text(step.not_before) || ' for attempt '
+            || step.attempt_number
+            || coalesce(', since the one before ended with ' || (step.failure::json ->> 'reason'), '')
+            || '.'
+        when request.reasons is not null then
+            'waits for a node since ' || moment_text(request.created_at) || ': '
+            || sentences_of(request.reasons)
+        else
+            'waits for the scheduler since '
+            || moment_text(coalesce(request.created_at, step.ready_at)) || ': it is next.'
+    end as sentence
+from steps as step
+left join scheduling_requests as request
+    on
+        request.execution_id = step.execution_id
+        and request.step_key = step.step_key
+        and request.item_index = step.item_index
+        and request.attempt_number = step.attempt_number
+        and request.status in ('PENDING', 'CLAIMED')
+where step.status in ('READY', 'WAITING');
+
 create view shown_executions as
 select
     execution.execution_id, execution.task_id, execution.application_id, execution.run,
@@ -679,15 +720,12 @@ select
             || coalesce(execution.advance_error, '')
         when execution.paused then 'Paused by an operator: resume it.'
         else coalesce((
-            select 'Step ' || request.step_key || ' waits for a node since '
-                || to_char(request.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
-                || ' UTC: ' || sentences_of(request.reasons)
-            from scheduling_requests as request
+            select 'Step ' || waiting.step_key || ' ' || waiting.sentence
+            from waiting_steps as waiting
             where
-                request.execution_id = execution.execution_id
-                and request.status in ('PENDING', 'CLAIMED')
-                and request.reasons is not null
-            order by request.created_at
+                waiting.execution_id = execution.execution_id
+                and waiting.is_explained
+            order by waiting.waits_since
             limit 1
         ), '')
     end as waiting_for

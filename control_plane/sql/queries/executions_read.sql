@@ -76,33 +76,13 @@ select
     coalesce(step.input, '') as input, coalesce(step.output, '') as output,
     coalesce(step.failure, '') as failure, step.ready_at, step.started_at, step.completed_at,
     coalesce(step.reused_from_execution_id::text, '') as reused_from_execution_id,
-    case
-        when step.status = 'WAITING' then
-            'Waits for an answer since '
-            || to_char(step.ready_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
-            || ' UTC: signal it'
-            || coalesce(
-                ' before ' || to_char(step.deadline_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
-                || ' UTC.',
-                '.'
-            )
-        when step.status <> 'READY' then ''
-        when step.not_before > tdp_now() then
-            'Waits for its next attempt at '
-            || to_char(step.not_before at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC.'
-        else coalesce(
-            'Waits for a node since '
-            || to_char(request.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
-            || ' UTC: ' || sentences_of(request.reasons), ''
-        )
-    end as waiting_for
+    coalesce(upper(left(waiting.sentence, 1)) || substr(waiting.sentence, 2), '') as waiting_for
 from steps as step
-left join scheduling_requests as request
+left join waiting_steps as waiting
     on
-        request.execution_id = step.execution_id
-        and request.step_key = step.step_key
-        and request.item_index = step.item_index
-        and request.attempt_number = step.attempt_number
+        waiting.execution_id = step.execution_id
+        and waiting.step_key = step.step_key
+        and waiting.item_index = step.item_index
 where
     step.execution_id = $1
     and ($2::bigint is null or (step.position, step.item_index) > ($2, $3::bigint))

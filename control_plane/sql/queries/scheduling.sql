@@ -126,12 +126,43 @@ where status in ('DISPATCHED', 'ACCEPTED', 'RUNNING')
 group by application_id;
 
 -- name: parked_requirements
--- purpose: says what the parked requests ask for
-select distinct capability, capability_version, requirement
+-- purpose: says what the parked requests ask for, and whether that counts as impossible
+select capability, capability_version, requirement, bool_or(never_satisfiable) as never_satisfiable
 from scheduling_requests
 where status = 'PENDING'
     and reasons is not null
+group by capability, capability_version, requirement
 limit $1;
+
+-- name: reassess_requests
+-- purpose: says anew of parked requests whether a known node could ever meet them
+-- $1–$5: one row for each thing that is asked for. Locked rows are somebody's who will say it.
+with given as materialized (
+    select *
+    from unnest($1::text[], $2::text[], $3::text[], $4::boolean[], $5::text[])
+        as given (capability, capability_version, requirement, never_satisfiable, reasons)
+),
+free as materialized (
+    select
+        request.execution_id, request.step_key, request.item_index, request.attempt_number,
+        given.never_satisfiable, given.reasons
+    from scheduling_requests as request
+    inner join given
+        on given.capability = request.capability
+        and given.capability_version = request.capability_version
+        and given.requirement = request.requirement
+    where request.status = 'PENDING'
+        and request.reasons is not null
+        and request.never_satisfiable <> given.never_satisfiable
+    for update of request skip locked
+)
+update scheduling_requests as request
+set never_satisfiable = free.never_satisfiable, reasons = free.reasons
+from free
+where request.execution_id = free.execution_id
+    and request.step_key = free.step_key
+    and request.item_index = free.item_index
+    and request.attempt_number = free.attempt_number;
 
 -- name: lock_requests
 -- purpose: locks claimed requests, each under the advisory lock of its attempt

@@ -33,7 +33,9 @@ from control_plane.core.scheduling.ports import (
     ClaimedRequests,
     DispatchedBatch,
     Opening,
+    ParkedKind,
     ParkedRequest,
+    ReassessedKind,
 )
 from control_plane.core.scheduling.requirements import affinity_to_json, requirement_from
 from control_plane.core.workflows.domain import Resources
@@ -143,13 +145,27 @@ class PostgresSchedulingStore:
             timedelta(seconds=self._figures.parked_s),
         )
 
-    async def parked_requirements(self) -> Sequence[Requirement]:
+    async def parked_requirements(self) -> Sequence[ParkedKind]:
         """Return what the parked requests ask for; see the port."""
         rows = await self._database.fetch(_SQL.parked_requirements, _REQUIREMENTS_MAX)
         return [
-            requirement_from(row["capability"], row["capability_version"], row["requirement"])
+            ParkedKind(
+                requirement_from(row["capability"], row["capability_version"], row["requirement"]),
+                row["never_satisfiable"],
+            )
             for row in rows
         ]
+
+    async def reassess(self, kinds: Sequence[ReassessedKind]) -> None:
+        """Say anew whether a node could ever meet what is asked for; see the port."""
+        await self._database.fetch(
+            _SQL.reassess_requests,
+            [one.requirement.capability for one in kinds],
+            [one.requirement.capability_version for one in kinds],
+            [affinity_to_json(one.requirement.affinity) for one in kinds],
+            [one.never for one in kinds],
+            [json.dumps(list(one.reasons), ensure_ascii=False) for one in kinds],
+        )
 
     async def _dispatch_together(
         self, claim_id: str, placements: Sequence[Placement]

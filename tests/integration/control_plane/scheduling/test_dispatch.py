@@ -129,7 +129,16 @@ async def test_what_no_node_could_ever_do_is_flagged(yard: Yard) -> None:
     assert request["never_satisfiable"]
     assert "could ever run c 1" in request["reasons"]
 
-    await yard.add_node(NodeSpec(group="gpu"))
+    gpu_node_id = await yard.add_node(NodeSpec(group="gpu"))
+    await yard.database.fetch(
+        "update nodes set management = 'CORDONED' where node_id = $1", gpu_node_id
+    )
+    await yard.scheduler.run_once()
+    (request,) = await yard.requests()
+    assert not request["never_satisfiable"]
+    assert "Of 2 known nodes none can take c 1 now" in request["reasons"]
+
+    await yard.database.fetch("update nodes set management = 'ACTIVE'")
     await yard.scheduler.run_once()
     assert len(await yard.attempts()) == 1
 

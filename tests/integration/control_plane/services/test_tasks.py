@@ -270,6 +270,11 @@ async def test_what_waits_says_why_and_later_rpcs_say_that_they_are_not_offered(
         replica.tasks.SignalStep(pb.SignalStepRequest(idempotency_key="s"), metadata=key)
     )
 
+    steps = await replica.tasks.ListSteps(
+        pb.ListStepsRequest(execution_id=made.execution_id), metadata=key
+    )
+
     assert waiting.startswith("Step a waits for a node since")
+    assert waiting == f"Step a w{steps.steps[0].waiting_for[1:]}"
     assert "enrol one that offers noop 1" in waiting
     assert code is grpc.StatusCode.UNIMPLEMENTED

@@ -1,6 +1,7 @@
 """The scheduler over a store that only answers: what it claims, remembers and forgets."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -14,7 +15,9 @@ from control_plane.core.scheduling.ports import (
     ClaimedRequests,
     DispatchedBatch,
     Opening,
+    ParkedKind,
     ParkedRequest,
+    ReassessedKind,
 )
 from control_plane.core.wakeups import LocalHints
 from foundation.clock import ManualClock
@@ -41,7 +44,8 @@ class _Store:
     def __init__(self) -> None:
         self.claimable: list[Request] = []
         self.node_facts: list[NodeFacts] = []
-        self.known_parked: list[Requirement] = []
+        self.known_parked: list[ParkedKind] = []
+        self.reassessed: list[ReassessedKind] = []
         self.openings: list[list[Opening]] = []
         self.placed: list[Placement] = []
         self.parked: list[ParkedRequest] = []
@@ -76,9 +80,12 @@ class _Store:
     async def park(self, claim_id: str, requests: Sequence[ParkedRequest]) -> None:
         self.parked += requests
 
-    async def parked_requirements(self) -> Sequence[Requirement]:
+    async def parked_requirements(self) -> Sequence[ParkedKind]:
         self.sweeps += 1
         return self.known_parked
+
+    async def reassess(self, kinds: Sequence[ReassessedKind]) -> None:
+        self.reassessed += kinds
 
 
 class _Bench:
@@ -148,7 +155,7 @@ async def test_a_kind_that_nobody_waits_for_is_forgotten(bench: _Bench) -> None:
 
 async def test_the_sweep_learns_what_others_parked(bench: _Bench) -> None:
     """At the start and every 30 s, no more often."""
-    bench.store.known_parked = [_D]
+    bench.store.known_parked = [ParkedKind(_D, never=True)]
     bench.store.node_facts = [_node(1, capability="d")]
     await bench.scheduler.run_once()
     assert bench.store.openings == [[Opening(_D, 1)]]
@@ -182,3 +189,24 @@ async def test_shares_are_counted_only_where_they_matter(bench: _Bench) -> None:
     bench.store.claimable = [_request(1), _request(2, application="b")]
     await bench.scheduler.run_once()
     assert bench.store.share_reads == 1
+
+
+async def test_a_kind_is_judged_anew_when_nodes_change_and_not_when_they_work(
+    bench: _Bench,
+) -> None:
+    """Impossible becomes possible with a node that offers it, once; load changes nothing."""
+    bench.store.claimable = [_request(1)]
+    await bench.scheduler.run_once()
+    assert bench.store.parked[0].never
+
+    bench.store.node_facts = [_node(0, "full")]
+    await bench.scheduler.run_once()
+    for running in (2, 3):
+        bench.store.node_facts = [replace(_node(2, "full"), running_count=running)]
+        await bench.scheduler.run_once()
+    bench.store.node_facts = []
+    await bench.scheduler.run_once()
+
+    told = [(one.requirement, one.never) for one in bench.store.reassessed]
+    assert told == [(_C, False), (_C, True)]
+    assert "No node is known" in bench.store.reassessed[-1].reasons[0]
