@@ -5,8 +5,9 @@ from pathlib import Path
 
 import structlog
 
-from control_plane.bootstrap import VERSION, ControlPlane
+from control_plane.bootstrap import ControlPlane
 from control_plane.settings import ControlPlaneSettings
+from control_plane.version import VERSION
 from foundation.lifecycle import StopRequest, Supervision, run_services
 from foundation.postgres.migrations import Migrations
 

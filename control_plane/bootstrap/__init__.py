@@ -1,7 +1,5 @@
-"""Composition root of the control plane: the only file that names concrete adapters."""
+"""Composition root of the control plane: only this package names concrete adapters."""
 
-from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import Final
 
@@ -29,45 +27,16 @@ from control_plane.adapters.outbound.cel import CelCompiler
 from control_plane.adapters.outbound.nats_connection import NatsConnection
 from control_plane.adapters.outbound.nats_publisher import JetStreamPublisher
 from control_plane.adapters.outbound.nats_wakeups import NatsWakeups
-from control_plane.adapters.outbound.postgres.application_store import PostgresApplicationStore
-from control_plane.adapters.outbound.postgres.callback_directory import PostgresCallbackDirectory
-from control_plane.adapters.outbound.postgres.capability_schemas import CapabilitySchemas
-from control_plane.adapters.outbound.postgres.command_store import PostgresCommandStore
-from control_plane.adapters.outbound.postgres.conservation_reader import (
-    PostgresConservationReader,
-)
-from control_plane.adapters.outbound.postgres.control_store import PostgresTaskControlStore
-from control_plane.adapters.outbound.postgres.engine_store import PostgresEngineStore
-from control_plane.adapters.outbound.postgres.evidence_reader import PostgresEvidenceReader
-from control_plane.adapters.outbound.postgres.execution_reader import PostgresExecutionReader
-from control_plane.adapters.outbound.postgres.grant_store import PostgresGrantStore
-from control_plane.adapters.outbound.postgres.inbox_store import PostgresInboxStore
-from control_plane.adapters.outbound.postgres.intake_store import (
-    PostgresIntakeStore,
-    QueuedIntake,
-)
-from control_plane.adapters.outbound.postgres.lease_store import PostgresLeaseStore
-from control_plane.adapters.outbound.postgres.node_directory import PostgresNodeDirectory
-from control_plane.adapters.outbound.postgres.node_management_store import (
-    PostgresNodeManagementStore,
-)
-from control_plane.adapters.outbound.postgres.node_store import PostgresNodeStore
-from control_plane.adapters.outbound.postgres.outcome_writer import OutcomeWriter
-from control_plane.adapters.outbound.postgres.scheduling_store import (
-    PostgresSchedulingStore,
-    SchedulingFigures,
-)
-from control_plane.adapters.outbound.postgres.snapshots import WorkflowSnapshots
-from control_plane.adapters.outbound.postgres.standing_reader import PostgresStandingReader
-from control_plane.adapters.outbound.postgres.workflow_store import PostgresWorkflowStore
+from control_plane.adapters.outbound.postgres.conservation_reader import PostgresConservationReader
+from control_plane.adapters.outbound.postgres.intake_store import QueuedIntake
 from control_plane.adapters.outbound.resource_provider import GrpcResourceProviders
+from control_plane.bootstrap.stores import stores_of
 from control_plane.core.applications.application import Applications
 from control_plane.core.applications.authentication import KeyAuthenticator
 from control_plane.core.applications.endpoints import EndpointPolicy
 from control_plane.core.callbacks.application import CallbackPublisher
 from control_plane.core.conservation.application import Conservation
 from control_plane.core.engine.application import EngineDriver
-from control_plane.core.engine.deciding import Deciding
 from control_plane.core.evidence.application import Evidence
 from control_plane.core.executions.admission import Admission
 from control_plane.core.executions.control import TaskControl
@@ -88,12 +57,9 @@ from control_plane.core.workflows.application import Workflows
 from control_plane.core.workflows.compiling import CompiledWorkflows
 from control_plane.policies import callback_policy, commit_policy, event_policy
 from control_plane.settings import ControlPlaneSettings
+from control_plane.version import VERSION
 from foundation.clock import Clock, SystemClock
-from foundation.grpc.interceptors import (
-    HEALTH_METHODS,
-    REFLECTION_METHODS,
-    server_interceptors,
-)
+from foundation.grpc.interceptors import HEALTH_METHODS, REFLECTION_METHODS, server_interceptors
 from foundation.grpc.server import GrpcServer, GrpcService
 from foundation.ids import IdSource, SystemIds
 from foundation.lifecycle import RunningService, Service
@@ -109,32 +75,8 @@ from tdp.control.v1 import (
 )
 from tdp.node.v1 import node_service_pb2_grpc
 
-VERSION: Final = "0.1.0"
 _HEARTBEAT_POOL_SIZE: Final = 2
 """Connections that only heartbeats use, so that no load makes leases expire."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stores:
-    """Every adapter to the database, over one pool and one for heartbeats."""
-
-    applications: PostgresApplicationStore
-    workflows: PostgresWorkflowStore
-    intake: PostgresIntakeStore
-    reader: PostgresExecutionReader
-    control: PostgresTaskControlStore
-    evidence: PostgresEvidenceReader
-    engine: PostgresEngineStore
-    scheduling: PostgresSchedulingStore
-    standing: PostgresStandingReader
-    nodes: PostgresNodeStore
-    directory: PostgresNodeDirectory
-    management: PostgresNodeManagementStore
-    commands: PostgresCommandStore
-    inbox: PostgresInboxStore
-    leases: PostgresLeaseStore
-    grants: PostgresGrantStore
-    callbacks: PostgresCallbackDirectory
 
 
 class ControlPlane:
@@ -153,7 +95,7 @@ class ControlPlane:
             self._database_config("tdp-control", settings.database_pool_size_max)
         )
         self.heartbeats = Database(self._database_config("tdp-heartbeat", _HEARTBEAT_POOL_SIZE))
-        self.stores = self._stores()
+        self.stores = stores_of(self)
         self.callback_policy = callback_policy(
             settings.claim_ttl_s, settings.backoff_cap_s, self.random
         )
@@ -223,53 +165,6 @@ class ControlPlane:
             dsn=self.settings.database_dsn.get_secret_value(),
             application_name=name,
             pool_size_max=size_max,
-        )
-
-    def _stores(self) -> Stores:
-        database, ids, figures = self.database, self.ids, self.settings.figures
-        snapshots = WorkflowSnapshots(self.compiled)
-        outcomes = OutcomeWriter(snapshots, ids, self.random)
-        schemas = CapabilitySchemas(database)
-        engine = PostgresEngineStore(database, snapshots, outcomes, ids)
-        return Stores(
-            applications=PostgresApplicationStore(database),
-            workflows=PostgresWorkflowStore(database),
-            intake=PostgresIntakeStore(database, ids),
-            reader=PostgresExecutionReader(database),
-            control=PostgresTaskControlStore(database, snapshots, ids, self.clock),
-            evidence=PostgresEvidenceReader(database),
-            engine=engine,
-            scheduling=PostgresSchedulingStore(
-                database,
-                snapshots,
-                ids,
-                SchedulingFigures(
-                    lease_ttl_s=figures.lease_ttl_s, scheduling_ttl_s=figures.scheduling_ttl_s
-                ),
-            ),
-            standing=PostgresStandingReader(database, snapshots),
-            nodes=PostgresNodeStore(
-                database, outcomes, schemas, figures, ids, replica_id=self.replica_id
-            ),
-            directory=PostgresNodeDirectory(database, ids),
-            management=PostgresNodeManagementStore(database, outcomes, ids),
-            commands=PostgresCommandStore(database, figures),
-            inbox=PostgresInboxStore(
-                database,
-                outcomes,
-                schemas,
-                partial(engine.advance_within, advancing=Deciding(ids)),
-            ),
-            leases=PostgresLeaseStore(
-                database,
-                self.heartbeats,
-                outcomes,
-                figures,
-                replica_id=self.replica_id,
-                version=VERSION,
-            ),
-            grants=PostgresGrantStore(database, self.keys, snapshots),
-            callbacks=PostgresCallbackDirectory(database, self.keys, self.clock),
         )
 
     def _queues(self) -> list[Service]:
