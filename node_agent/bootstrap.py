@@ -142,7 +142,7 @@ class Agent:
         self.ids = SystemIds(self.clock)
         self.boot_id = self.ids.new_id()
         self.notifier = SystemdNotifier(surroundings.environ)
-        self.machine = LocalMachine(folder)
+        self.machine = LocalMachine(folder, settings.gpu_count)
         self.lease_clock = LeaseClock()
         self.mailbox = Mailbox(self.clock.monotonic, PROGRESS_INTERVAL_S)
         self.capabilities = loaded_capabilities(settings) if host is None else {}
@@ -193,7 +193,13 @@ class Agent:
     def slot_count(self) -> int:
         """Attempts that are held at once, of all kinds."""
         inline = any(one.inline for one in self.host.declarations())
-        return self.settings.slots + (self.settings.inline_slots if inline else 0)
+        return self.process_slot_count + (self.settings.inline_slots if inline else 0)
+
+    @property
+    def process_slot_count(self) -> int:
+        """Attempts that are held at once in child processes; 0 without such a capability."""
+        in_process = any(not one.inline for one in self.host.declarations())
+        return self.settings.slots if in_process else 0
 
     # --- Parts. ---
 
@@ -273,6 +279,7 @@ class Agent:
             agent_version=VERSION,
             capabilities=self.host.declarations(),
             slot_count=self.slot_count,
+            process_slot_count=self.process_slot_count,
         )
         parts = SessionParts(
             transport=self.transport,

@@ -61,6 +61,12 @@ class AgentSettings(ServiceSettings):
         le=9_000,
         description="Attempts of inline capabilities held at once, where one is loaded.",
     )
+    gpu_count: int | None = Field(
+        None,
+        ge=0,
+        le=1_000,
+        description="GPUs to offer; without it, those whose device files are there are counted.",
+    )
     capabilities: tuple[str, ...] | None = Field(
         None,
         description="Capabilities to load, as a JSON list of PACKAGE.MODULE:NAME; without it, "

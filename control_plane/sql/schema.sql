@@ -212,6 +212,7 @@ CREATE TABLE public.attempts (
     reserved_memory_bytes bigint DEFAULT 0 NOT NULL,
     reserved_disk_bytes bigint DEFAULT 0 NOT NULL,
     reserved_gpu_count integer DEFAULT 0 NOT NULL,
+    takes_process_slot boolean DEFAULT false NOT NULL,
     dispatched_at timestamp with time zone DEFAULT public.tdp_now() NOT NULL,
     accepted_at timestamp with time zone,
     started_at timestamp with time zone,
@@ -336,7 +337,8 @@ CREATE TABLE public.node_capabilities (
     node_id uuid NOT NULL,
     capability text NOT NULL,
     version text NOT NULL,
-    refusal text DEFAULT ''::text NOT NULL
+    refusal text DEFAULT ''::text NOT NULL,
+    inline boolean DEFAULT false NOT NULL
 );
 
 CREATE TABLE public.node_commands (
@@ -372,6 +374,10 @@ CREATE TABLE public.nodes (
     weight integer DEFAULT 100 NOT NULL,
     slot_count integer DEFAULT 0 NOT NULL,
     running_count integer DEFAULT 0 NOT NULL,
+    process_slot_count integer DEFAULT 0 NOT NULL,
+    process_running_count integer DEFAULT 0 NOT NULL,
+    cpu_used_millis bigint DEFAULT 0 NOT NULL,
+    memory_available_bytes bigint DEFAULT 0 NOT NULL,
     cpu_millis bigint DEFAULT 0 NOT NULL,
     memory_bytes bigint DEFAULT 0 NOT NULL,
     disk_bytes bigint DEFAULT 0 NOT NULL,
@@ -390,13 +396,14 @@ CREATE TABLE public.nodes (
     CONSTRAINT nodes_credential_sha256_check CHECK ((octet_length(credential_sha256) = 32)),
     CONSTRAINT nodes_management_check CHECK ((management = ANY (ARRAY['ACTIVE'::text, 'CORDONED'::text, 'DRAINING'::text]))),
     CONSTRAINT nodes_name_check CHECK (((char_length(name) >= 1) AND (char_length(name) <= 100))),
+    CONSTRAINT nodes_process_running_count_check CHECK ((process_running_count >= 0)),
     CONSTRAINT nodes_running_count_check CHECK ((running_count >= 0)),
     CONSTRAINT nodes_runtime_check CHECK ((runtime = ANY (ARRAY['READY'::text, 'NOT_READY'::text, 'SILENT'::text])))
 );
 
 CREATE VIEW public.offered_capabilities AS
  SELECT node_id,
-    (json_agg(json_build_array(capability, version, refusal) ORDER BY capability, version))::text AS capabilities
+    (json_agg(json_build_array(capability, version, refusal, inline) ORDER BY capability, version))::text AS capabilities
    FROM public.node_capabilities
   GROUP BY node_id;
 

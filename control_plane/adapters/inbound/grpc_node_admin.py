@@ -159,6 +159,10 @@ def _message(node: NodeView) -> pb.Node:
         managed_by=node.managed_by,
         management_reason=node.management_reason,
         drain_deadline_time=timestamp(node.drain_deadline_at),
+        process_slot_count=node.process_slot_count,
+        process_running_count=node.process_running_count,
+        cpu_used_millis=node.cpu_used_millis,
+        memory_available_bytes=node.memory_available_bytes,
     )
 
 

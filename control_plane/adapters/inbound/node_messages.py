@@ -103,6 +103,7 @@ def hello_from(message: pb.Hello) -> Hello:
         job_credits=max(message.job_credits, 0),
         ready=message.ready,
         not_ready_reason=message.not_ready_reason[:200],
+        process_slot_count=min(max(message.process_slot_count, 0), message.slot_count),
     )
 
 
@@ -117,6 +118,8 @@ def heartbeat_from(message: pb.Heartbeat) -> Heartbeat:
         ready=message.ready,
         not_ready_reason=message.not_ready_reason[:200],
         disk_bytes=max(message.disk_bytes, 0),
+        cpu_used_millis=max(message.cpu_used_millis, 0),
+        memory_available_bytes=max(message.memory_available_bytes, 0),
     )
 
 
@@ -142,7 +145,7 @@ def _declaration(one: pb.CapabilityDeclaration) -> CapabilityDeclaration:
     for text in (one.input_schema_json, one.output_schema_json):
         _bound("schema bytes", len(text.encode()), SCHEMA_BYTES_MAX)
     return CapabilityDeclaration(
-        one.name, one.version, one.input_schema_json, one.output_schema_json
+        one.name, one.version, one.input_schema_json, one.output_schema_json, one.inline
     )
 
 

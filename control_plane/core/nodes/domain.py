@@ -37,6 +37,8 @@ class CapabilityDeclaration:
     version: str
     input_schema_json: str
     output_schema_json: str
+    inline: bool = False
+    """Whether it runs in the agent itself, and takes no process slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ class Hello:
     job_credits: int
     ready: bool
     not_ready_reason: str = ""
+    process_slot_count: int = 0
+    """Of the slots those for child processes; 0 where the node tells no kinds apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +265,8 @@ class NodeState:
     not_ready_reason: str = ""
     disk_bytes: int = 0
     """Free disk in bytes; 0 where nothing new was heard."""
+    cpu_used_millis: int = 0
+    memory_available_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +317,10 @@ class NodeView:
     managed_by: str = ""
     management_reason: str = ""
     drain_deadline_at: datetime | None = None
+    process_slot_count: int = 0
+    process_running_count: int = 0
+    cpu_used_millis: int = 0
+    memory_available_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,8 @@ class Heartbeat:
     ready: bool
     not_ready_reason: str = ""
     disk_bytes: int = 0
+    cpu_used_millis: int = 0
+    memory_available_bytes: int = 0
 
 
 class Session:
@@ -91,7 +93,7 @@ class Session:
         self._pending: Heartbeat | None = None
         self._ready = ready
         self._not_ready_reason = not_ready_reason
-        self._disk_bytes = 0
+        self._last_heard: Heartbeat | None = None
         self._written = self._shown(silent=False)
         self._written_at_s = now_s
         self._unacked: deque[int] = deque()
@@ -179,7 +181,7 @@ class Session:
         self.last_heartbeat_number = max(self.last_heartbeat_number, heartbeat.number)
         self._ready = heartbeat.ready
         self._not_ready_reason = heartbeat.not_ready_reason
-        self._disk_bytes = heartbeat.disk_bytes
+        self._last_heard = heartbeat
         if heartbeat.leases:
             self._pending = heartbeat
 
@@ -203,7 +205,16 @@ class Session:
         stale = not silent and now_s - self._written_at_s >= stale_after_s
         if shown == self._written and not stale:
             return None
-        return NodeState(self.ref, shown[0], shown[1], self._disk_bytes)
+        heard = self._last_heard
+        if heard is None:
+            return NodeState(self.ref, *shown)
+        return NodeState(
+            self.ref,
+            *shown,
+            heard.disk_bytes,
+            heard.cpu_used_millis,
+            heard.memory_available_bytes,
+        )
 
     def state_written(self, state: NodeState, now_s: float) -> bool:
         """Note a written state; True if the node can take work again from now on."""

@@ -11,6 +11,8 @@ from control_plane.core.scheduling.domain import (
     HEARTBEAT_TTL_S,
     NodeFacts,
     could_ever_qualify,
+    free_slot_count,
+    idle_slot_count,
     qualify,
 )
 from control_plane.core.scheduling.parking import (
@@ -101,7 +103,7 @@ class Scheduler:
     async def _plan(self, claimed: ClaimedRequests, nodes: Sequence[NodeFacts]) -> Plan:
         running = None
         applications = {one.application_id for one in claimed.requests}
-        free_count = sum(max(node.slot_count - node.running_count, 0) for node in nodes)
+        free_count = sum(map(idle_slot_count, nodes))
         # Whom to serve first matters only where not all can be served.
         if len(applications) > 1 and free_count < len(claimed.requests):
             running = await self._store.running_by_application()
@@ -128,7 +130,7 @@ class Scheduler:
         openings: list[Opening] = []
         for requirement in (kind.requirement for kind in self._parked.values()):
             count = sum(
-                node.slot_count - node.running_count
+                free_slot_count(node, requirement)
                 for node in free
                 if not qualify(node, requirement, self._heartbeat_ttl_s)
             )

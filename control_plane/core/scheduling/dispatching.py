@@ -75,8 +75,7 @@ def judge(
             if node is None or qualify(node, requirement, heartbeat_ttl_s):
                 fate = Fate.CROWDED
             else:
-                taken = requirement.affinity.minimum_resources
-                left[placement.node_id] = with_one_more(node, taken)
+                left[placement.node_id] = with_one_more(node, requirement)
         fates[placement.request.key] = fate
     return fates
 

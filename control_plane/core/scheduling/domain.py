@@ -4,6 +4,7 @@ The same reasons are shown by admission, by ExplainScheduling and in the console
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NewType
@@ -99,6 +100,8 @@ class NodeFacts:
     """What is known of a node at the moment of looking.
 
     `capabilities` maps (name, version) to why it is refused, empty where it is not.
+    `inline` are those that take none of the process slots, which are a part of all slots; 0 of
+    them where the node tells no kinds apart.
     `ineligible_because` is empty for a node that scheduling may use. `heartbeat_age_s` is
     None for a node that was never seen.
     """
@@ -116,6 +119,9 @@ class NodeFacts:
     weight: int = DEFAULT_WEIGHT
     slot_count: int = 1
     running_count: int = 0
+    process_slot_count: int = 0
+    process_running_count: int = 0
+    inline: AbstractSet[tuple[str, str]] = frozenset()
     resources: Resources = NO_RESOURCES
     reserved: Resources = NO_RESOURCES
 
@@ -127,6 +133,7 @@ def qualify(
     return (
         *lasting_reasons(node, requirement),
         *_state_reasons(node, heartbeat_ttl_s),
+        *_slot_reasons(node, requirement),
         *_capacity_reasons(node, requirement.affinity.minimum_resources),
     )
 
@@ -268,11 +275,50 @@ def _state_reasons(node: NodeFacts, heartbeat_ttl_s: float) -> list[Reason]:
     return reasons
 
 
+def takes_process_slot(node: NodeFacts, requirement: Requirement) -> bool:
+    """Whether the work would run in a child process there, and not in the agent itself."""
+    return (requirement.capability, requirement.capability_version) not in node.inline
+
+
+def free_slot_count(node: NodeFacts, requirement: Requirement) -> int:
+    """Return how many such attempts the node has slots for now."""
+    (_, slot_count, running_count) = _slots(node, requirement)
+    return max(0, min(node.slot_count - node.running_count, slot_count - running_count))
+
+
+def idle_slot_count(node: NodeFacts) -> int:
+    """Return how many attempts the node has slots for, of the kind that it has least for."""
+    free_count = node.slot_count - node.running_count
+    if node.process_slot_count:
+        free_count = min(free_count, node.process_slot_count - node.process_running_count)
+    return max(0, free_count)
+
+
+def _slots(node: NodeFacts, requirement: Requirement) -> tuple[str, int, int]:
+    """Return the kind of slots that the work takes, how many there are, and how many are taken."""
+    if not node.process_slot_count:
+        return "slots", node.slot_count, node.running_count
+    if takes_process_slot(node, requirement):
+        return "process slots", node.process_slot_count, node.process_running_count
+    return (
+        "inline slots",
+        node.slot_count - node.process_slot_count,
+        node.running_count - node.process_running_count,
+    )
+
+
+def _slot_reasons(node: NodeFacts, requirement: Requirement) -> list[Reason]:
+    if node.slot_count <= 0 or free_slot_count(node, requirement):
+        return []
+    words, slot_count, running_count = _slots(node, requirement)
+    if running_count < slot_count:
+        words, slot_count = "slots", node.slot_count
+    sentence = f"All {slot_count} {words} of the node are taken."
+    return [Reason(ReasonCode.SLOTS_TAKEN, sentence)]
+
+
 def _capacity_reasons(node: NodeFacts, minimum: Resources) -> list[Reason]:
     reasons: list[Reason] = []
-    if 0 < node.slot_count <= node.running_count:
-        sentence = f"All {node.slot_count} slots of the node are taken."
-        reasons.append(Reason(ReasonCode.SLOTS_TAKEN, sentence))
     free = free_resources(node)
     sizes = _amounts(minimum, node.resources)
     for (words, needed, left), (_, _, whole) in zip(_amounts(minimum, free), sizes, strict=True):

@@ -21,6 +21,7 @@ from control_plane.core.scheduling.domain import (
     could_ever_qualify,
     qualify,
     score,
+    takes_process_slot,
 )
 from control_plane.core.workflows.domain import Affinity, Resources
 
@@ -144,8 +145,7 @@ class _Board:
             elif (current := -score(node, requirement)) != noted:
                 heapreplace(heap, (current, node_id))
             else:
-                taken = requirement.affinity.minimum_resources
-                self._nodes[node_id] = with_one_more(node, taken)
+                self._nodes[node_id] = with_one_more(node, requirement)
                 return node_id
         return None
 
@@ -187,12 +187,13 @@ def _identity(requirement: Requirement) -> tuple[object, ...]:
     )
 
 
-def with_one_more(node: NodeFacts, taken: Resources) -> NodeFacts:
-    """Return the node with one slot and these resources taken."""
-    reserved = node.reserved
+def with_one_more(node: NodeFacts, requirement: Requirement) -> NodeFacts:
+    """Return the node with one slot of the right kind and the asked resources taken."""
+    reserved, taken = node.reserved, requirement.affinity.minimum_resources
     return replace(
         node,
         running_count=node.running_count + 1,
+        process_running_count=node.process_running_count + takes_process_slot(node, requirement),
         reserved=Resources(
             reserved.cpu_millis + taken.cpu_millis,
             reserved.memory_bytes + taken.memory_bytes,

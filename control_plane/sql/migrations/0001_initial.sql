@@ -385,6 +385,7 @@ create table attempts (
     reserved_memory_bytes bigint not null default 0,
     reserved_disk_bytes bigint not null default 0,
     reserved_gpu_count integer not null default 0,
+    takes_process_slot boolean not null default false,
     dispatched_at timestamptz not null default tdp_now(),
     accepted_at timestamptz,
     started_at timestamptz,
@@ -433,6 +434,12 @@ create table nodes (
     weight integer not null default 100,
     slot_count integer not null default 0,
     running_count integer not null default 0 check (running_count >= 0),
+    -- Of the slots those for child processes, 0 where the node tells no kinds apart.
+    process_slot_count integer not null default 0,
+    process_running_count integer not null default 0 check (process_running_count >= 0),
+    -- What the whole machine uses and has left, as last heard; 0 where it was not told.
+    cpu_used_millis bigint not null default 0,
+    memory_available_bytes bigint not null default 0,
     cpu_millis bigint not null default 0,
     memory_bytes bigint not null default 0,
     disk_bytes bigint not null default 0,
@@ -469,6 +476,8 @@ create table node_capabilities (
     version text not null,
     -- Why the node is not scheduled for it; empty where it is.
     refusal text not null default '',
+    -- Whether it runs in the agent itself, and takes no process slot.
+    inline boolean not null default false,
     primary key (node_id, capability, version)
 );
 
@@ -557,11 +566,11 @@ create function node_news_age_s(
         )
     end;
 
--- What each node offers, as JSON: [capability, version, why it is not scheduled for it].
+-- What each node offers, as JSON: [capability, version, why it is not scheduled for it, inline].
 create view offered_capabilities as
 select
     node_id,
-    json_agg(json_build_array(capability, version, refusal) order by capability, version)::text
+    json_agg(json_build_array(capability, version, refusal, inline) order by capability, version)::text
         as capabilities
 from node_capabilities
 group by node_id;

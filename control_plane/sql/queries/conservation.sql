@@ -254,10 +254,13 @@ from judged;
 with judged as (
     select
         node.node_id, node.running_count, holding.attempt_count,
-        node.running_count = holding.attempt_count as holds
+        node.running_count = holding.attempt_count
+        and node.process_running_count = holding.process_count as holds
     from nodes as node
     cross join lateral (
-        select count(*) as attempt_count
+        select
+            count(*) as attempt_count,
+            count(*) filter (where takes_process_slot) as process_count
         from attempts
         where
             attempts.node_id = node.node_id

@@ -197,8 +197,13 @@ where not is_held;
 -- No node occurs twice. Rows that are locked are left for the next tick; those written are named.
 with given as materialized (
     select *
-    from unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bigint[])
-        as given (node_id, generation, runtime, not_ready_reason, disk_bytes)
+    from unnest(
+        $1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[]
+    )
+        as given (
+            node_id, generation, runtime, not_ready_reason, disk_bytes, cpu_used_millis,
+            memory_available_bytes
+        )
 ),
 free as materialized (
     select nodes.node_id
@@ -212,6 +217,8 @@ set
     runtime = given.runtime,
     not_ready_reason = given.not_ready_reason,
     disk_bytes = case when given.disk_bytes > 0 then given.disk_bytes else nodes.disk_bytes end,
+    cpu_used_millis = given.cpu_used_millis,
+    memory_available_bytes = given.memory_available_bytes,
     last_seen_at = case when given.runtime = 'SILENT' then nodes.last_seen_at else tdp_now() end
 from given
 inner join free on free.node_id = given.node_id

@@ -120,10 +120,12 @@ removed as (
         and (capability, version) not in (select * from unnest($17::text[], $18::text[]))
 ),
 declared as (
-    insert into node_capabilities (node_id, capability, version, refusal)
-    select $1, given.capability, given.version, given.refusal
-    from unnest($17::text[], $18::text[], $19::text[]) as given (capability, version, refusal)
-    on conflict (node_id, capability, version) do update set refusal = excluded.refusal
+    insert into node_capabilities (node_id, capability, version, refusal, inline)
+    select $1, given.capability, given.version, given.refusal, given.inline
+    from unnest($17::text[], $18::text[], $19::text[], $20::boolean[])
+        as given (capability, version, refusal, inline)
+    on conflict (node_id, capability, version)
+    do update set refusal = excluded.refusal, inline = excluded.inline
 )
 update nodes
 set
@@ -135,6 +137,7 @@ set
     runtime = $6::text,
     not_ready_reason = $7::text,
     slot_count = $8::integer,
+    process_slot_count = $21::integer,
     cpu_millis = $9::bigint,
     memory_bytes = $10::bigint,
     disk_bytes = $11::bigint,

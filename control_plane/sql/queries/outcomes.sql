@@ -136,7 +136,7 @@ attempt as (
     returning
         attempts.attempt_id, attempts.node_id, attempts.lease_version, attempts.application_id,
         attempts.reserved_cpu_millis, attempts.reserved_memory_bytes,
-        attempts.reserved_disk_bytes, attempts.reserved_gpu_count,
+        attempts.reserved_disk_bytes, attempts.reserved_gpu_count, attempts.takes_process_slot,
         ended.frees_capacity, ended.needs_cancel, ended.command_id
 ),
 committing as (
@@ -177,6 +177,9 @@ freed as materialized (
     select
         attempt.node_id,
         count(*) filter (where attempt.frees_capacity) as attempt_count,
+        count(*) filter (
+            where attempt.frees_capacity and attempt.takes_process_slot
+        ) as process_count,
         sum(attempt.reserved_cpu_millis) filter (where attempt.frees_capacity) as cpu_millis,
         sum(attempt.reserved_memory_bytes) filter (where attempt.frees_capacity) as memory_bytes,
         sum(attempt.reserved_disk_bytes) filter (where attempt.frees_capacity) as disk_bytes,
@@ -196,6 +199,8 @@ node as (
     update nodes
     set
         running_count = greatest(nodes.running_count - freed.attempt_count, 0),
+        process_running_count
+            = greatest(nodes.process_running_count - freed.process_count, 0),
         reserved_cpu_millis
             = greatest(nodes.reserved_cpu_millis - coalesce(freed.cpu_millis, 0), 0),
         reserved_memory_bytes

@@ -74,7 +74,8 @@ with moment as materialized (
 select
     node.node_id::text, node.name, node.node_group, node.management, node.runtime,
     node.not_ready_reason, node.labels::text as labels, node.weight, node.slot_count,
-    node.running_count, node.cpu_millis, node.memory_bytes, node.disk_bytes, node.gpu_count,
+    node.running_count, node.process_slot_count, node.process_running_count,
+    node.cpu_millis, node.memory_bytes, node.disk_bytes, node.gpu_count,
     node.reserved_cpu_millis, node.reserved_memory_bytes, node.reserved_disk_bytes,
     node.reserved_gpu_count, node.last_command_sequence,
     node_news_age_s(
@@ -100,7 +101,8 @@ with moment as materialized (
 select
     node.node_id::text, node.name, node.node_group, node.management, node.runtime,
     node.not_ready_reason, node.labels::text as labels, node.weight, node.slot_count,
-    node.running_count, node.cpu_millis, node.memory_bytes, node.disk_bytes, node.gpu_count,
+    node.running_count, node.process_slot_count, node.process_running_count,
+    node.cpu_millis, node.memory_bytes, node.disk_bytes, node.gpu_count,
     node.reserved_cpu_millis, node.reserved_memory_bytes, node.reserved_disk_bytes,
     node.reserved_gpu_count, node.last_command_sequence,
     node_news_age_s(
@@ -243,16 +245,18 @@ where (capability, version) in (select * from unnest($1::text[], $2::text[]));
 -- purpose: writes everything that a dispatch changes but its events, for a whole batch
 -- $1: lease TTL. $2–$19: attempts with their commands. $20–$26: what becomes of the requests.
 -- $27–$30: steps whose input is refused. $31–$33: executions; $34–$40: nodes. Each row occurs once.
+-- $41, $42: of each attempt whether it takes a process slot, and of each node how many are taken.
 with placed as materialized (
     select *
     from unnest(
         $2::uuid[], $3::uuid[], $4::text[], $5::integer[], $6::integer[], $7::uuid[], $8::uuid[],
         $9::uuid[], $10::timestamptz[], $11::bigint[], $12::bigint[], $13::bigint[],
-        $14::bigint[], $15::uuid[], $16::bigint[], $17::text[], $18::text[], $19::text[]
+        $14::bigint[], $15::uuid[], $16::bigint[], $17::text[], $18::text[], $19::text[],
+        $41::boolean[]
     ) as given (
         attempt_id, execution_id, step_key, item_index, number, task_id, application_id,
         node_id, run_deadline_at, cpu_millis, memory_bytes, disk_bytes,
-        gpu_count, command_id, command_sequence, payload, actor, detail
+        gpu_count, command_id, command_sequence, payload, actor, detail, takes_process_slot
     )
 ),
 moment as materialized (
@@ -321,12 +325,13 @@ attempt as (
     insert into attempts (
         attempt_id, execution_id, step_key, item_index, number, task_id, application_id, node_id,
         lease_version, lease_expires_at, status, run_deadline_at, reserved_cpu_millis,
-        reserved_memory_bytes, reserved_disk_bytes, reserved_gpu_count, dispatched_at
+        reserved_memory_bytes, reserved_disk_bytes, reserved_gpu_count, takes_process_slot,
+        dispatched_at
     )
     select
         attempt_id, execution_id, step_key, item_index, number, task_id, application_id, node_id,
         number, moment.now + $1::interval, 'DISPATCHED', run_deadline_at, cpu_millis,
-        memory_bytes, disk_bytes, gpu_count, moment.now
+        memory_bytes, disk_bytes, gpu_count, takes_process_slot, moment.now
     from placed, moment
 ),
 told as (
@@ -339,6 +344,7 @@ node as (
     update nodes
     set
         running_count = nodes.running_count + given.attempt_count,
+        process_running_count = nodes.process_running_count + given.process_count,
         reserved_cpu_millis = nodes.reserved_cpu_millis + given.cpu_millis,
         reserved_memory_bytes = nodes.reserved_memory_bytes + given.memory_bytes,
         reserved_disk_bytes = nodes.reserved_disk_bytes + given.disk_bytes,
@@ -346,10 +352,10 @@ node as (
         last_command_sequence = given.last_command_sequence
     from unnest(
         $34::uuid[], $35::integer[], $36::bigint[], $37::bigint[], $38::bigint[], $39::bigint[],
-        $40::bigint[]
+        $40::bigint[], $42::integer[]
     ) as given (
         node_id, attempt_count, cpu_millis, memory_bytes, disk_bytes, gpu_count,
-        last_command_sequence
+        last_command_sequence, process_count
     )
     where nodes.node_id = given.node_id
 )

@@ -108,6 +108,7 @@ def _hello(hello: Hello) -> pb.Hello:
                 version=one.version,
                 input_schema_json=one.input_schema_json,
                 output_schema_json=one.output_schema_json,
+                inline=one.inline,
             )
             for one in who.capabilities
         ],
@@ -118,6 +119,7 @@ def _hello(hello: Hello) -> pb.Hello:
             gpu_count=has.gpu_count,
         ),
         slot_count=who.slot_count,
+        process_slot_count=who.process_slot_count,
         last_command_sequence=hello.last_command_sequence,
         held_attempts=[
             pb.HeldAttempt(
@@ -143,7 +145,9 @@ def _heartbeat(beat: Heartbeat) -> pb.Heartbeat:
         ready=beat.readiness.is_ready,
         not_ready_reason=beat.readiness.reason,
         outbox_depth=beat.outbox_depth,
-        disk_bytes=beat.disk_bytes,
+        disk_bytes=beat.usage.disk_bytes,
+        cpu_used_millis=beat.usage.cpu_used_millis,
+        memory_available_bytes=beat.usage.memory_available_bytes,
     )
 
 

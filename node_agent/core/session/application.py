@@ -276,7 +276,7 @@ class SessionClient:
             parts.clock.held(),
             parts.readiness.readiness(),
             parts.events.depth,
-            parts.machine.free_disk_bytes(),
+            parts.machine.usage(),
         )
         parts.clock.heartbeat_sent(live.number, live.beats, now_s)
         await live.stream.write(live.welcome.generation, heartbeat)

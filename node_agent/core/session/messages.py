@@ -26,6 +26,15 @@ class Inventory:
 
 
 @dataclass(frozen=True, slots=True)
+class MachineUsage:
+    """How busy the whole machine is: cores in use since the last look, memory and disk left."""
+
+    cpu_used_millis: int
+    memory_available_bytes: int
+    disk_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class HeldAttempt:
     """An attempt that is unfinished, or whose final event is not acknowledged."""
 
@@ -43,6 +52,7 @@ class Introduction:
     agent_version: str
     capabilities: Sequence[CapabilityDeclaration]
     slot_count: int
+    process_slot_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +83,7 @@ class Heartbeat:
     leases: Sequence[HeldLease]
     readiness: Readiness
     outbox_depth: int
-    disk_bytes: int
+    usage: MachineUsage
 
 
 @dataclass(frozen=True, slots=True)

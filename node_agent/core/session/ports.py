@@ -10,6 +10,7 @@ from node_agent.core.session.messages import (
     Down,
     HeldAttempt,
     Inventory,
+    MachineUsage,
     Readiness,
     Up,
     Verdict,
@@ -103,8 +104,8 @@ class Machine(Protocol):
         """What the machine has now."""
         ...
 
-    def free_disk_bytes(self) -> int:
-        """Free disk in the state folder."""
+    def usage(self) -> MachineUsage:
+        """How busy the machine is, on average since the last call; cheap."""
         ...
 
     def boot_clock_s(self) -> float:

@@ -66,10 +66,11 @@ class LockedRow:
 
 @dataclass(frozen=True, slots=True)
 class DispatchedRow:
-    """A locked request and what becomes of it."""
+    """A locked request and what becomes of it; whether it takes a slot for a child process."""
 
     row: LockedRow
     fate: Fate
+    takes_process_slot: bool
 
 
 class DispatchWriter:
@@ -91,6 +92,7 @@ class DispatchWriter:
     ) -> DispatchedBatch:
         """Write the batch; `sequences` are those of the nodes' newest commands."""
         placed = [one.row for one in judged if one.fate is Fate.DISPATCHED]
+        in_process = [one.takes_process_slot for one in judged if one.fate is Fate.DISPATCHED]
         refused = [one.row for one in judged if one.fate is Fate.INPUT_INVALID]
         starting = {
             row.key.execution_id: row
@@ -108,6 +110,8 @@ class DispatchWriter:
             *_columns([_refusal(row) for row in refused], 4),
             *_columns(_executions(starting, to_advance), 3),
             *_columns(_nodes(placed, numbers), 7),
+            in_process,
+            _process_counts(placed, in_process),
         )
         events = [self._started(row, now) for row in starting.values()]
         await append_events(connection, self._ids, events)
@@ -248,6 +252,14 @@ def _nodes(placed: Sequence[LockedRow], numbers: dict[NodeId, int]) -> list[Sequ
         for place, amount in enumerate(amounts):
             sums[place] += amount
     return [(node_id, *sums, numbers[node_id]) for node_id, sums in sorted(taken.items())]
+
+
+def _process_counts(placed: Sequence[LockedRow], in_process: Sequence[bool]) -> list[int]:
+    """Count the process slots that are taken, by ascending node as `_nodes` has them."""
+    counts = dict.fromkeys(sorted(row.facts.placement.node_id for row in placed), 0)
+    for row, takes in zip(placed, in_process, strict=True):
+        counts[row.facts.placement.node_id] += takes
+    return list(counts.values())
 
 
 def _columns(rows: Sequence[Sequence[object]], count: int) -> list[list[object]]:

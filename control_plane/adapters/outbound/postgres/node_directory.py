@@ -111,6 +111,10 @@ def _view(row: Record) -> NodeView:
         managed_by=row["managed_by"],
         management_reason=row["management_reason"],
         drain_deadline_at=row["drain_deadline_at"],
+        process_slot_count=row["process_slot_count"],
+        process_running_count=row["process_running_count"],
+        cpu_used_millis=row["cpu_used_millis"],
+        memory_available_bytes=row["memory_available_bytes"],
     )
 
 

@@ -172,6 +172,7 @@ class PostgresNodeStore:
         refusals: Mapping[tuple[str, str], str],
     ) -> list[object]:
         runtime = Runtime.READY if hello.ready else Runtime.NOT_READY
+        inline = {(one.name, one.version): one.inline for one in hello.capabilities}
         return [
             hello.node_id,
             hello.boot_id,
@@ -192,6 +193,8 @@ class PostgresNodeStore:
             [name for name, _ in refusals],
             [version for _, version in refusals],
             list(refusals.values()),
+            [inline[one] for one in refusals],
+            hello.process_slot_count,
         ]
 
     async def lose_missing(self, session: SessionRef, missing: Sequence[ListedLease]) -> Aftermath:
@@ -230,6 +233,8 @@ class PostgresNodeStore:
             [one.runtime.value for one in newest.values()],
             [one.not_ready_reason for one in newest.values()],
             [one.disk_bytes for one in newest.values()],
+            [one.cpu_used_millis for one in newest.values()],
+            [one.memory_available_bytes for one in newest.values()],
         )
         return frozenset(str(row["node_id"]) for row in rows)
 

@@ -27,6 +27,7 @@ from control_plane.core.scheduling.domain import (
     NodeId,
     Requirement,
     Runtime,
+    takes_process_slot,
 )
 from control_plane.core.scheduling.planning import Placement, Request, RequestKey
 from control_plane.core.scheduling.ports import (
@@ -191,7 +192,7 @@ class PostgresSchedulingStore:
         nodes, sequences = await self._lock_nodes(connection, rows)
         judged = judge([one.facts for one in rows], nodes, now, self._figures.scheduling_ttl_s)
         fates |= judged
-        dispatched = [DispatchedRow(one, judged[one.facts.placement.request.key]) for one in rows]
+        dispatched = [DispatchedRow(one, judged[one.key], _in_process(one, nodes)) for one in rows]
         return await self._writer.write(connection, dispatched, sequences, now, fates)
 
     async def _locked(
@@ -273,6 +274,12 @@ async def release_requests(connection: Connection, execution_id: str) -> None:
     await connection.execute(_SQL.release_requests, execution_id)
 
 
+def _in_process(row: LockedRow, nodes: Mapping[NodeId, NodeFacts]) -> bool:
+    placement = row.facts.placement
+    node = nodes.get(placement.node_id)
+    return node is not None and takes_process_slot(node, placement.request.requirement)
+
+
 def _first_of_each(placements: Sequence[Placement]) -> list[Placement]:
     first: dict[RequestKey, Placement] = {}
     for one in placements:
@@ -327,6 +334,9 @@ def _node(row: Record) -> NodeFacts:
         weight=row["weight"],
         slot_count=row["slot_count"],
         running_count=row["running_count"],
+        process_slot_count=row["process_slot_count"],
+        process_running_count=row["process_running_count"],
+        inline=_inline(row["capabilities"]),
         resources=_resources(row, ""),
         reserved=_resources(row, "reserved_"),
     )
@@ -346,7 +356,12 @@ def _resources(row: Record, prefix: str) -> Resources:
 
 @lru_cache(maxsize=2_048)
 def _capabilities(text: str) -> Mapping[tuple[str, str], str]:
-    return {(name, version): refusal for name, version, refusal in json.loads(text)}
+    return {(name, version): refusal for name, version, refusal, _ in json.loads(text)}
+
+
+@lru_cache(maxsize=2_048)
+def _inline(text: str) -> frozenset[tuple[str, str]]:
+    return frozenset((name, version) for name, version, _, inline in json.loads(text) if inline)
 
 
 @lru_cache(maxsize=2_048)

@@ -262,7 +262,7 @@ async def test_states_are_written_for_current_sessions_only(world: World) -> Non
     session = await _session(world)
     old = SessionRef(session.node_id, session.generation - 1)
     assert await world.nodes.write_states([NodeState(old, Runtime.SILENT)]) == frozenset()
-    state = NodeState(session, Runtime.NOT_READY, "disk full", 5)
+    state = NodeState(session, Runtime.NOT_READY, "disk full", 5, 1_500, 7)
     assert await world.nodes.write_states([state]) == {session.node_id}
     row = await world.fetch_node(session.node_id)
     assert (row["runtime"], row["not_ready_reason"], row["disk_bytes"]) == (
@@ -270,6 +270,7 @@ async def test_states_are_written_for_current_sessions_only(world: World) -> Non
         "disk full",
         5,
     )
+    assert (row["cpu_used_millis"], row["memory_available_bytes"]) == (1_500, 7)
     await world.nodes.close_sessions([old])
     assert (await world.fetch_node(session.node_id))["runtime"] == "NOT_READY"
     await world.nodes.close_sessions([session])

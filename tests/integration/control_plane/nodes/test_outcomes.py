@@ -43,7 +43,8 @@ async def test_success_ends_attempt_and_step_and_frees_the_node(world: World) ->
         '{"ok":true}',
         100,
     )
-    assert (node["running_count"], node["reserved_cpu_millis"]) == (0, 0)
+    assert node["running_count"] == node["process_running_count"] == 0
+    assert node["reserved_cpu_millis"] == 0
     due = await world.value("select next_due_at <= tdp_now() from executions")
     assert due is True
 

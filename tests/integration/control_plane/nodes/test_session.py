@@ -25,11 +25,18 @@ async def test_hello_is_answered_and_shown(world: World) -> None:
     """Welcome carries generation, figures and window; the node's row shows the session."""
     node_id = await world.add_node()
     async with running(world) as replica, node_of(replica, node_id) as node:
-        welcome = await node.hello(slot_count=3)
+        declared = [
+            pb.CapabilityDeclaration(name="noop", version="1", inline=True),
+            pb.CapabilityDeclaration(name="work", version="1"),
+        ]
+        welcome = await node.hello(slot_count=3, process_slot_count=2, capabilities=declared)
         assert (welcome.generation, welcome.command_window) == (1, 32)
         assert welcome.lease_ttl.ToNanoseconds() == int(world.figures.lease_ttl_s * 1e9)
         row = await world.fetch_node(node_id)
         assert (row["runtime"], row["slot_count"], row["generation"]) == ("READY", 3, 1)
+        assert row["process_slot_count"] == 2
+        kinds = await world.rows("select capability, inline from node_capabilities order by 1")
+        assert kinds == [("noop", True), ("work", False)]
         assert str(row["replica_id"]) == world.replica_id
         await node.heartbeat(1)
         assert (await node.hear_of("heartbeat_reply")).number == 1

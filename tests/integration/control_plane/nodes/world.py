@@ -246,9 +246,10 @@ class World:
             await connection.execute(
                 "insert into attempts (attempt_id, execution_id, step_key, item_index, number,"
                 " task_id, application_id, node_id, lease_version, lease_expires_at, status,"
-                " run_deadline_at, reserved_cpu_millis) select $1, $2, $3, -1, $4::integer,"
+                " run_deadline_at, reserved_cpu_millis, takes_process_slot)"
+                " select $1, $2, $3, -1, $4::integer,"
                 " task_id, application_id, $5, $4::integer, tdp_now() + $6, 'DISPATCHED',"
-                " tdp_now() + $7, 100 from executions where execution_id = $2",
+                " tdp_now() + $7, 100, true from executions where execution_id = $2",
                 attempt.attempt_id,
                 execution_id,
                 key,
@@ -258,7 +259,8 @@ class World:
                 timedelta(seconds=run_timeout_s),
             )
             sequence = await connection.fetchval(
-                "update nodes set running_count = running_count + 1, reserved_cpu_millis ="
+                "update nodes set running_count = running_count + 1,"
+                " process_running_count = process_running_count + 1, reserved_cpu_millis ="
                 " reserved_cpu_millis + 100, last_command_sequence = last_command_sequence + 1"
                 " where node_id = $1 returning last_command_sequence",
                 node_id,
@@ -328,8 +330,8 @@ _DUMPS = {
     " output, failure, progress_percent from steps order by 1, 2",
     "requests": "select execution_id, step_key, attempt_number, priority, requirement, status"
     " from scheduling_requests order by 1, 2, 3",
-    "nodes": "select node_id, running_count, reserved_cpu_millis, last_command_sequence,"
-    " acked_command_sequence from nodes order by 1",
+    "nodes": "select node_id, running_count, process_running_count, reserved_cpu_millis,"
+    " last_command_sequence, acked_command_sequence from nodes order by 1",
     "commands": "select node_id, kind, attempt_id, payload::text, status from node_commands"
     " order by node_id, attempt_id, kind",
     "inbox": "select event_id, attempt_id, accepted, reason, payload, duplicate_count"

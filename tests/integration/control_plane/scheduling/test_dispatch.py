@@ -69,8 +69,8 @@ async def test_a_dispatch_writes_attempt_command_and_event(yard: Yard) -> None:
 
 
 async def test_an_execution_runs_through_engine_and_scheduler(yard: Yard) -> None:
-    """Forty two-step tasks on four slots, hints alone driving it, end SUCCEEDED."""
-    await yard.add_node()
+    """Forty two-step tasks on four process slots, hints alone driving it, end SUCCEEDED."""
+    await yard.add_node(NodeSpec(slots=20, process_slots=4))
     planted = await yard.plant.create(count=40)
     await yard.plant.advance(planted)
 

@@ -19,10 +19,10 @@ FIGURES = SchedulingFigures(lease_ttl_s=600.0, scheduling_ttl_s=300.0)
 _NODE = """
 insert into nodes (
     node_id, name, credential_sha256, runtime, replica_id, labels, node_group, slot_count,
-    cpu_millis, memory_bytes, last_seen_at
+    cpu_millis, memory_bytes, last_seen_at, process_slot_count
 ) values (
     $1::text::uuid, $1, sha256($1::text::bytea), 'READY', $2, $3::jsonb, $4, $5, $6, $7,
-    tdp_now()
+    tdp_now(), $8
 )
 """
 _CROWDED = """
@@ -33,6 +33,8 @@ left join attempts as attempt
 group by node.node_id
 having count(attempt.attempt_id) <> node.running_count
     or node.running_count > node.slot_count
+    or count(*) filter (where attempt.takes_process_slot) <> node.process_running_count
+    or (node.process_slot_count > 0 and node.process_running_count > node.process_slot_count)
     or coalesce(sum(attempt.reserved_cpu_millis), 0) <> node.reserved_cpu_millis
     or (node.cpu_millis > 0 and node.reserved_cpu_millis > node.cpu_millis)
 """
@@ -59,6 +61,7 @@ class NodeSpec:
     """What a node of a test is like."""
 
     slots: int = 4
+    process_slots: int = 0
     capability: str = "c"
     group: str = ""
     cpu_millis: int = 0
@@ -104,6 +107,7 @@ class Yard:
             spec.slots,
             spec.cpu_millis,
             spec.memory_bytes,
+            spec.process_slots,
         )
         await self.database.fetch(
             "insert into node_capabilities (node_id, capability, version) values ($1, $2, '1')",

@@ -1,5 +1,6 @@
 """The session against a scripted control plane: order of work, repeats, losses, endings."""
 
+import psutil
 import pytest
 
 from foundation.errors import AbortedError, FailedPreconditionError, UnauthenticatedError
@@ -26,6 +27,9 @@ async def test_a_command_is_acked_run_and_told(
     assert session.hello.job_credits == 6
     assert session.hello.ready
     assert session.hello.inventory.memory_bytes > 0
+    assert (session.hello.slot_count, session.hello.process_slot_count) == (6, 2)
+    declared = {one.name: one.inline for one in session.hello.capabilities}
+    assert declared == {"test.work": False, "test.echo": True}
     session.welcome()
     command = run_command(1, capability="test.echo", input_json='{"text":"é"}')
     session.commands(command)
@@ -57,6 +61,21 @@ async def test_the_first_heartbeat_follows_welcome_at_once(
     second.welcome(beat_s=0.02)
     await second.until(lambda: len(second.heartbeats) >= 3)
     assert [one.number for one in second.heartbeats[:3]] == [1, 2, 3]
+
+
+async def test_a_heartbeat_tells_how_busy_the_machine_is(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    """Cores in use since the last one, memory and disk that are left: for people and scheduling."""
+    await start_agent()
+    session = await plane.session()
+    session.welcome()
+    await session.until(lambda: bool(session.heartbeats))
+    heartbeat = session.heartbeats[-1]
+    cores = psutil.cpu_count() or 1
+    assert 0 <= heartbeat.cpu_used_millis <= cores * 1_000
+    assert 0 < heartbeat.memory_available_bytes <= session.hello.inventory.memory_bytes
+    assert heartbeat.disk_bytes > 0
 
 
 async def test_one_ack_answers_a_whole_batch(

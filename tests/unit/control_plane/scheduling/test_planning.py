@@ -139,6 +139,18 @@ def test_a_batch_is_spread_over_equal_nodes() -> None:
     assert [one.node_id for one in result.placements] == ["n1", "n2", "n1", "n2"]
 
 
+def test_process_work_never_exceeds_process_slots() -> None:
+    """Slots for inline work, of which there are many, are not given to work in children."""
+    small = replace(_node(1), slot_count=66, process_slot_count=2)
+    other = replace(_node(2), slot_count=3, process_slot_count=3)
+    result = plan([_request(n) for n in range(9)], [small, other], NOW)
+    assert Counter(one.node_id for one in result.placements) == {"n1": 2, "n2": 3}
+    assert len(result.unplaced) == 4
+    inline = replace(small, inline=frozenset({("c", "1")}))
+    result = plan([_request(n) for n in range(70)], [inline], NOW)
+    assert len(result.placements) == 64
+
+
 def test_what_no_node_could_ever_do_is_flagged() -> None:
     """A request beyond every node's size is told from one that only has to wait."""
     result = plan([_request(1, cpu_millis=9_000), _request(2)], [_node(1, slots=0)], NOW)

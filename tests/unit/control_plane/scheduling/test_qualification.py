@@ -18,6 +18,8 @@ from control_plane.core.scheduling.domain import (
     Runtime,
     choose,
     could_ever_qualify,
+    free_slot_count,
+    idle_slot_count,
     qualify,
     score,
     waiting_sentence,
@@ -79,6 +81,26 @@ def _resources(**amounts: int) -> Requirement:
         (replace(NODE, heartbeat_age_s=15.5), _need(), ReasonCode.HEARTBEAT_OLD, "16 s ago; 15 s"),
         (replace(NODE, running_count=2), _need(), ReasonCode.SLOTS_TAKEN, "All 2 slots"),
         (
+            replace(
+                NODE, slot_count=9, running_count=2, process_slot_count=2, process_running_count=2
+            ),
+            _need(),
+            ReasonCode.SLOTS_TAKEN,
+            "All 2 process slots",
+        ),
+        (
+            replace(
+                NODE,
+                slot_count=5,
+                running_count=3,
+                process_slot_count=2,
+                inline=frozenset({("mark", "1")}),
+            ),
+            _need(),
+            ReasonCode.SLOTS_TAKEN,
+            "All 3 inline slots",
+        ),
+        (
             replace(NODE, reserved=Resources(cpu_millis=600)),
             _resources(cpu_millis=500),
             ReasonCode.RESOURCES_TAKEN,
@@ -111,6 +133,25 @@ def test_a_suitable_node_has_no_reasons() -> None:
         minimum_resources=Resources(1_000, 2**30, 2**40, 1),
     )
     assert qualify(replace(NODE, heartbeat_age_s=15.0, running_count=1), need) == ()
+
+
+def test_slots_of_one_kind_are_no_concern_of_the_other() -> None:
+    """Process work waits for process slots alone, inline work for the rest alone."""
+    node = replace(
+        NODE,
+        capabilities={("mark", "1"): "", ("noop", "1"): ""},
+        slot_count=66,
+        running_count=2,
+        process_slot_count=2,
+        process_running_count=2,
+        inline=frozenset({("noop", "1")}),
+    )
+    assert free_slot_count(node, _need()) == 0
+    assert free_slot_count(node, Requirement("noop", "1")) == 64
+    assert idle_slot_count(node) == 0
+    node = replace(node, running_count=65, process_running_count=1)
+    assert free_slot_count(node, _need()) == 1
+    assert free_slot_count(node, Requirement("noop", "1")) == 0
 
 
 def test_all_reasons_are_given_at_once() -> None:

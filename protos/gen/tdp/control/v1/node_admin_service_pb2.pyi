@@ -188,6 +188,10 @@ class Node(_message.Message):
     MANAGED_BY_FIELD_NUMBER: _builtins.int
     MANAGEMENT_REASON_FIELD_NUMBER: _builtins.int
     DRAIN_DEADLINE_TIME_FIELD_NUMBER: _builtins.int
+    PROCESS_SLOT_COUNT_FIELD_NUMBER: _builtins.int
+    PROCESS_RUNNING_COUNT_FIELD_NUMBER: _builtins.int
+    CPU_USED_MILLIS_FIELD_NUMBER: _builtins.int
+    MEMORY_AVAILABLE_BYTES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """The node's id."""
     name: _builtins.str
@@ -214,6 +218,16 @@ class Node(_message.Message):
     """Who said last what the node may do, as kind:name; empty before anybody did."""
     management_reason: _builtins.str
     """Why."""
+    process_slot_count: _builtins.int
+    """How many of its slots are for child processes, the rest being for inline capabilities; 0 where
+    the node tells no kinds apart.
+    """
+    process_running_count: _builtins.int
+    """Attempts that hold one of these now."""
+    cpu_used_millis: _builtins.int
+    """Thousandths of a core that the whole machine used, as last heard."""
+    memory_available_bytes: _builtins.int
+    """Memory in bytes that new work could have, as last heard; 0 means not known."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Trusted labels, set by operators."""
@@ -265,10 +279,14 @@ class Node(_message.Message):
         managed_by: _builtins.str = ...,
         management_reason: _builtins.str = ...,
         drain_deadline_time: _timestamp_pb2.Timestamp | None = ...,
+        process_slot_count: _builtins.int = ...,
+        process_running_count: _builtins.int = ...,
+        cpu_used_millis: _builtins.int = ...,
+        memory_available_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["drain_deadline_time", b"drain_deadline_time", "enroll_time", b"enroll_time", "last_seen_time", b"last_seen_time", "reserved", b"reserved", "resources", b"resources"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "capabilities", b"capabilities", "drain_deadline_time", b"drain_deadline_time", "enroll_time", b"enroll_time", "generation", b"generation", "group", b"group", "labels", b"labels", "last_seen_time", b"last_seen_time", "managed_by", b"managed_by", "management", b"management", "management_reason", b"management_reason", "name", b"name", "node_id", b"node_id", "reserved", b"reserved", "resources", b"resources", "running_count", b"running_count", "runtime", b"runtime", "slot_count", b"slot_count", "unacked_command_count", b"unacked_command_count", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "capabilities", b"capabilities", "cpu_used_millis", b"cpu_used_millis", "drain_deadline_time", b"drain_deadline_time", "enroll_time", b"enroll_time", "generation", b"generation", "group", b"group", "labels", b"labels", "last_seen_time", b"last_seen_time", "managed_by", b"managed_by", "management", b"management", "management_reason", b"management_reason", "memory_available_bytes", b"memory_available_bytes", "name", b"name", "node_id", b"node_id", "process_running_count", b"process_running_count", "process_slot_count", b"process_slot_count", "reserved", b"reserved", "resources", b"resources", "running_count", b"running_count", "runtime", b"runtime", "slot_count", b"slot_count", "unacked_command_count", b"unacked_command_count", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

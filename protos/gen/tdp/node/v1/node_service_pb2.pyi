@@ -258,6 +258,7 @@ class Hello(_message.Message):
     JOB_CREDITS_FIELD_NUMBER: _builtins.int
     READY_FIELD_NUMBER: _builtins.int
     NOT_READY_REASON_FIELD_NUMBER: _builtins.int
+    PROCESS_SLOT_COUNT_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     """Session protocol version, 1."""
     node_id: _builtins.str
@@ -269,7 +270,7 @@ class Hello(_message.Message):
     agent_version: _builtins.str
     """The agent's version."""
     slot_count: _builtins.int
-    """Attempts it can run at once."""
+    """Attempts it can run at once, of all kinds."""
     last_command_sequence: _builtins.int
     """The sequence of the last command in its journal; 0 in a new journal."""
     job_credits: _builtins.int
@@ -278,6 +279,10 @@ class Hello(_message.Message):
     """Whether it takes new work; false while it drains."""
     not_ready_reason: _builtins.str
     """Why it does not take new work; empty where it does."""
+    process_slot_count: _builtins.int
+    """How many of the slots are for child processes; the rest is for inline capabilities alone.
+    0: all are for either kind.
+    """
     @_builtins.property
     def capabilities(self) -> _containers.RepeatedCompositeFieldContainer[Global___CapabilityDeclaration]:
         """What it offers."""
@@ -306,10 +311,11 @@ class Hello(_message.Message):
         job_credits: _builtins.int = ...,
         ready: _builtins.bool = ...,
         not_ready_reason: _builtins.str = ...,
+        process_slot_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["inventory", b"inventory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "boot_id", b"boot_id", "capabilities", b"capabilities", "held_attempts", b"held_attempts", "incarnation_id", b"incarnation_id", "inventory", b"inventory", "job_credits", b"job_credits", "last_command_sequence", b"last_command_sequence", "node_id", b"node_id", "not_ready_reason", b"not_ready_reason", "protocol_version", b"protocol_version", "ready", b"ready", "slot_count", b"slot_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "boot_id", b"boot_id", "capabilities", b"capabilities", "held_attempts", b"held_attempts", "incarnation_id", b"incarnation_id", "inventory", b"inventory", "job_credits", b"job_credits", "last_command_sequence", b"last_command_sequence", "node_id", b"node_id", "not_ready_reason", b"not_ready_reason", "process_slot_count", b"process_slot_count", "protocol_version", b"protocol_version", "ready", b"ready", "slot_count", b"slot_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -325,6 +331,7 @@ class CapabilityDeclaration(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     INPUT_SCHEMA_JSON_FIELD_NUMBER: _builtins.int
     OUTPUT_SCHEMA_JSON_FIELD_NUMBER: _builtins.int
+    INLINE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name, for example archive.clean."""
     version: _builtins.str
@@ -333,6 +340,8 @@ class CapabilityDeclaration(_message.Message):
     """JSON Schema 2020-12 of the input, canonical JSON, at most 64 KiB."""
     output_schema_json: _builtins.str
     """JSON Schema 2020-12 of the output, canonical JSON, at most 64 KiB."""
+    inline: _builtins.bool
+    """Whether it runs in the agent's own event loop, and so takes none of the process slots."""
     def __init__(
         self,
         *,
@@ -340,10 +349,11 @@ class CapabilityDeclaration(_message.Message):
         version: _builtins.str = ...,
         input_schema_json: _builtins.str = ...,
         output_schema_json: _builtins.str = ...,
+        inline: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_schema_json", b"input_schema_json", "name", b"name", "output_schema_json", b"output_schema_json", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["inline", b"inline", "input_schema_json", b"input_schema_json", "name", b"name", "output_schema_json", b"output_schema_json", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -513,6 +523,8 @@ class Heartbeat(_message.Message):
     NOT_READY_REASON_FIELD_NUMBER: _builtins.int
     OUTBOX_DEPTH_FIELD_NUMBER: _builtins.int
     DISK_BYTES_FIELD_NUMBER: _builtins.int
+    CPU_USED_MILLIS_FIELD_NUMBER: _builtins.int
+    MEMORY_AVAILABLE_BYTES_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """Ascending from 1 within the session; Hello is 0."""
     ready: _builtins.bool
@@ -523,6 +535,10 @@ class Heartbeat(_message.Message):
     """Events in its outbox."""
     disk_bytes: _builtins.int
     """Free disk in the state folder in bytes."""
+    cpu_used_millis: _builtins.int
+    """Thousandths of a core that the whole machine used since the last heartbeat, on average."""
+    memory_available_bytes: _builtins.int
+    """Memory in bytes that new work could have without swapping; 0 means not known."""
     @_builtins.property
     def leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaseReference]:
         """The attempts whose leases are to be renewed."""
@@ -536,10 +552,12 @@ class Heartbeat(_message.Message):
         not_ready_reason: _builtins.str = ...,
         outbox_depth: _builtins.int = ...,
         disk_bytes: _builtins.int = ...,
+        cpu_used_millis: _builtins.int = ...,
+        memory_available_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["disk_bytes", b"disk_bytes", "leases", b"leases", "not_ready_reason", b"not_ready_reason", "number", b"number", "outbox_depth", b"outbox_depth", "ready", b"ready"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_used_millis", b"cpu_used_millis", "disk_bytes", b"disk_bytes", "leases", b"leases", "memory_available_bytes", b"memory_available_bytes", "not_ready_reason", b"not_ready_reason", "number", b"number", "outbox_depth", b"outbox_depth", "ready", b"ready"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
