@@ -9,6 +9,8 @@ _OWN: Final = frozenset(
     {
         "accept.commit.after",
         "accept.commit.before",
+        "bulk.part.after",
+        "bulk.part.before",
         "command.mark.after",
         "command.mark.before",
         "command.send.after",

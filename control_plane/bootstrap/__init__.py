@@ -39,6 +39,7 @@ from control_plane.core.conservation.application import Conservation
 from control_plane.core.engine.application import EngineDriver
 from control_plane.core.evidence.application import Evidence
 from control_plane.core.executions.admission import Admission
+from control_plane.core.executions.bulk import BulkTasks
 from control_plane.core.executions.control import TaskControl
 from control_plane.core.executions.intake import TaskIntake
 from control_plane.core.executions.queries import ExecutionQueries
@@ -280,6 +281,7 @@ class ControlPlane:
                 intake=self._intake(policy),
                 queries=queries,
                 control=TaskControl(self.stores.control, queries, self.hints),
+                bulk=BulkTasks(self.stores.bulk, self.hints),
                 hub=self.watch_hub,
                 explanations=Explanations(
                     self.stores.standing, self.stores.scheduling, self.settings.scheduling_ttl_s

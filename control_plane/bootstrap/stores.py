@@ -6,6 +6,7 @@ from random import Random
 from typing import Protocol
 
 from control_plane.adapters.outbound.postgres.application_store import PostgresApplicationStore
+from control_plane.adapters.outbound.postgres.bulk_store import PostgresBulkStore
 from control_plane.adapters.outbound.postgres.callback_directory import PostgresCallbackDirectory
 from control_plane.adapters.outbound.postgres.capability_schemas import CapabilitySchemas
 from control_plane.adapters.outbound.postgres.command_store import PostgresCommandStore
@@ -31,6 +32,7 @@ from control_plane.adapters.outbound.postgres.scheduling_store import (
 )
 from control_plane.adapters.outbound.postgres.snapshots import WorkflowSnapshots
 from control_plane.adapters.outbound.postgres.standing_reader import PostgresStandingReader
+from control_plane.adapters.outbound.postgres.task_acts import TaskActs
 from control_plane.adapters.outbound.postgres.workflow_store import PostgresWorkflowStore
 from control_plane.core.engine.deciding import Deciding
 from control_plane.core.workflows.compiling import CompiledWorkflows
@@ -65,6 +67,7 @@ class Stores:
     intake: PostgresIntakeStore
     reader: PostgresExecutionReader
     control: PostgresTaskControlStore
+    bulk: PostgresBulkStore
     evidence: PostgresEvidenceReader
     engine: PostgresEngineStore
     scheduling: PostgresSchedulingStore
@@ -85,13 +88,15 @@ def stores_of(plane: Composed) -> Stores:
     snapshots = WorkflowSnapshots(plane.compiled)
     outcomes = OutcomeWriter(snapshots, ids, plane.random)
     schemas = CapabilitySchemas(database)
+    acts = TaskActs(snapshots, ids, plane.clock)
     engine = PostgresEngineStore(database, snapshots, outcomes, ids)
     return Stores(
         applications=PostgresApplicationStore(database),
         workflows=PostgresWorkflowStore(database),
         intake=PostgresIntakeStore(database, ids),
         reader=PostgresExecutionReader(database),
-        control=PostgresTaskControlStore(database, snapshots, ids, plane.clock),
+        control=PostgresTaskControlStore(database, acts, ids),
+        bulk=PostgresBulkStore(database, acts, ids),
         evidence=PostgresEvidenceReader(database),
         engine=engine,
         scheduling=PostgresSchedulingStore(

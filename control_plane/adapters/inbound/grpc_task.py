@@ -4,14 +4,16 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from control_plane.adapters.inbound import task_messages as messages
+from control_plane.adapters.inbound.grpc_task_bulk import BulkTaskCalls, rerun_mode
 from control_plane.adapters.inbound.messages import outcome
 from control_plane.adapters.inbound.pages import next_page, page_of
-from control_plane.core.engine.reuse import RerunMode, Reuse
+from control_plane.core.engine.reuse import Reuse
+from control_plane.core.executions.bulk import BulkTasks
 from control_plane.core.executions.control import TaskControl
 from control_plane.core.executions.domain import StepKey, StepRef
 from control_plane.core.executions.filters import parse_filter
 from control_plane.core.executions.intake import CreateTask, TaskIntake
-from control_plane.core.executions.queries import ExecutionQueries, owner_of_view
+from control_plane.core.executions.queries import ExecutionQueries, owner_of_list
 from control_plane.core.executions.watching import WatchHub, watch
 from control_plane.core.paging import page_position, page_size
 from control_plane.core.scheduling.explaining import Explanations
@@ -19,7 +21,7 @@ from control_plane.limits import PARTS_PAGE_SIZE_DEFAULT
 from foundation.errors import InvalidArgumentError
 from foundation.grpc.context import ServicerContext as Context
 from foundation.ids import parse_id
-from foundation.principals import PrincipalKind, current_principal
+from foundation.principals import current_principal
 from tdp.control.v1 import task_service_pb2 as pb
 from tdp.control.v1 import task_service_pb2_grpc as pb_grpc
 
@@ -31,17 +33,19 @@ class TaskUseCases:
     intake: TaskIntake
     queries: ExecutionQueries
     control: TaskControl
+    bulk: BulkTasks
     hub: WatchHub
     explanations: Explanations
 
 
-class TaskServicer(pb_grpc.TaskServiceServicer):
+class TaskServicer(BulkTaskCalls, pb_grpc.TaskServiceServicer):
     """Serves tdp.control.v1.TaskService; RPCs that are not here answer UNIMPLEMENTED."""
 
     def __init__(self, use_cases: TaskUseCases) -> None:
         self._intake = use_cases.intake
         self._queries = use_cases.queries
         self._control = use_cases.control
+        self._bulk = use_cases.bulk
         self._hub = use_cases.hub
         self._explanations = use_cases.explanations
 
@@ -80,9 +84,7 @@ class TaskServicer(pb_grpc.TaskServiceServicer):
     async def ListTasks(
         self, request: pb.ListTasksRequest, context: Context
     ) -> pb.ListTasksResponse:
-        owner = owner_of_view(current_principal())
-        if request.application_id and current_principal().kind is PrincipalKind.OPERATOR:
-            owner = parse_id(request.application_id, "application_id")
+        owner = owner_of_list(current_principal(), request.application_id)
         scope = f"tasks:{owner}:{request.filter}"
         position = page_position(request.page_token, scope, str)
         before = None if position is None else parse_id(str(position[0]), "page_token")
@@ -111,16 +113,13 @@ class TaskServicer(pb_grpc.TaskServiceServicer):
     async def RerunTask(
         self, request: pb.RerunTaskRequest, context: Context
     ) -> pb.RerunTaskResponse:
-        if request.mode == pb.RERUN_MODE_UNSPECIFIED:
-            raise InvalidArgumentError.of_field("mode", "is not given: name a rerun mode")
-        mode = pb.RerunMode.Name(request.mode).removeprefix("RERUN_MODE_")
         execution, created = await self._control.rerun(
             current_principal(),
             request.idempotency_key,
             request.task_id,
             request.run,
             request.reason,
-            Reuse(RerunMode(mode), request.step_key),
+            Reuse(rerun_mode(request.mode), request.step_key),
         )
         return pb.RerunTaskResponse(
             execution=messages.execution(execution), outcome=outcome(created=created)

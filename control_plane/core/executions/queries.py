@@ -85,6 +85,14 @@ def owner_of_view(principal: Principal) -> str | None:
     return principal.id if principal.kind is PrincipalKind.APPLICATION else None
 
 
+def owner_of_list(principal: Principal, application_id: str) -> str | None:
+    """Return whose tasks a list or a bulk act is about: an operator may name one application."""
+    owner = owner_of_view(principal)
+    if application_id and owner is None:
+        return parse_id(application_id, "application_id")
+    return owner
+
+
 class ExecutionQueries:
     """Every read of TaskService, after the check of whose it is."""
 

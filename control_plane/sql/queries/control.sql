@@ -1,32 +1,36 @@
--- name: lock_task
--- purpose: locks a task, so that one act at a time decides about its runs
+-- name: lock_tasks
+-- purpose: locks tasks by ascending id, so that one act at a time decides about their runs
 select
     task_id::text, application_id::text, external_ref, callback_url, current_run,
     current_execution_id::text
 from tasks
-where task_id = $1 and ($2::uuid is null or application_id = $2)
+where task_id = any($1::uuid[]) and ($2::uuid is null or application_id = $2)
+order by tasks.task_id
 for update;
 
 -- name: execution_of_run
 -- purpose: names the execution of one run of a task
 select execution_id::text from executions where task_id = $1 and run = $2;
 
--- name: lock_current_execution
--- purpose: locks an execution and reads what an act on it decides about
-select status, run, version, last_sequence, progress_percent, snapshot_digest, deadline_at, created_at
+-- name: lock_executions
+-- purpose: locks executions by ascending id and reads what an act on them decides about
+select
+    execution_id::text, status, run, version, last_sequence, progress_percent, snapshot_digest,
+    deadline_at, created_at
 from executions
-where execution_id = $1
+where execution_id = any($1::uuid[])
+order by executions.execution_id
 for update;
 
 -- name: start_canceling
--- purpose: makes a live execution CANCELING and due for the engine
+-- purpose: makes live executions CANCELING and due for the engine
 update executions
 set
     status = 'CANCELING',
     version = version + 1,
     last_sequence = last_sequence + 1,
     next_due_at = tdp_now()
-where execution_id = $1;
+where execution_id = any($1::uuid[]);
 
 -- name: insert_rerun
 -- purpose: starts the next run of a task over the same snapshot
@@ -87,7 +91,8 @@ values (
     )::text
 );
 
--- name: note_act
--- purpose: records on the timeline who did what, and why
+-- name: note_acts
+-- purpose: records on the timeline of each execution who did what, and why
 insert into timeline (execution_id, type, actor, detail)
-values ($1, $2, $3, json_build_object('reason', $4::text)::text);
+select execution_id, $2, $3, json_build_object('reason', $4::text)::text
+from unnest($1::uuid[]) as execution_id;

@@ -10,3 +10,16 @@ returning true as stored;
 select request_hash, answer
 from idempotency_records
 where principal = $1 and operation = $2 and key = $3;
+
+-- name: lock_request
+-- purpose: reads what a key was answered so far, and keeps it to this transaction
+select request_hash, answer
+from idempotency_records
+where principal = $1 and operation = $2 and key = $3
+for update;
+
+-- name: keep_answer
+-- purpose: replaces the answer of a request that is done in parts
+update idempotency_records
+set answer = $4
+where principal = $1 and operation = $2 and key = $3;

@@ -96,20 +96,28 @@ class Replica:
             metadata=self.admin,
         )
         application_id = registered.application.application_id
+        key = await self.key_of(
+            application_id,
+            application_pb.API_KEY_SCOPE_SUBMIT,
+            application_pb.API_KEY_SCOPE_READ,
+        )
+        return application_id, key
+
+    async def key_of(
+        self, application_id: str, *scopes: application_pb.ApiKeyScope.ValueType
+    ) -> Metadata:
+        """Make a key of the application with these scopes and return its metadata."""
         key = new_token(TokenKind.API_KEY)
         await self.applications.CreateApiKey(
             application_pb.CreateApiKeyRequest(
-                idempotency_key=f"key-{name}",
+                idempotency_key=f"key-{hash_token(key).hex()}",
                 application_id=application_id,
                 key_sha256=hash_token(key),
-                scopes=[
-                    application_pb.API_KEY_SCOPE_SUBMIT,
-                    application_pb.API_KEY_SCOPE_READ,
-                ],
+                scopes=scopes,
             ),
             metadata=self.admin,
         )
-        return application_id, metadata_of(key)
+        return metadata_of(key)
 
 
 def settings_for(dsn: str, nats_url: str, admin_key: str) -> ControlPlaneSettings:

@@ -11,54 +11,10 @@ from control_plane.core.executions.filters import TaskFilter, parse_filter
 from control_plane.limits import PAGE_BYTES_MAX
 from foundation.postgres.named_sql import NamedSql
 from foundation.postgres.pool import Database
+from tests.integration.control_plane.history import OWNERS, START, fill
 
-OWNERS: Final = tuple(f"0190aaaa-0000-7000-8000-00000000000{n}" for n in (1, 2))
-START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 HISTORY: Final = 20_000
 ROWS_READ_MAX: Final = 1_000
-# One task a minute from START: every 1,000th is another's or went wrong, and the last ten are live.
-FILL: Final = """
-with one as (
-    select
-        n,
-        $2::timestamptz + n * interval '1 minute' as made_at,
-        $1 - n < 10 as live,
-        lpad(to_hex((extract(epoch from $2) * 1000)::bigint + n * 60000), 12, '0') as millis
-    from generate_series(0, $1::integer - 1) as n
-),
-named as (
-    select
-        one.*,
-        (millis || '70008000' || lpad(n::text, 12, '0'))::uuid as id,
-        case when n % 1000 = 7 then $4::uuid else $3::uuid end as owner_id,
-        case
-            when live then case when n % 2 = 0 then 'QUEUED' else 'RUNNING' end
-            when n % 1000 = 3 then 'FAILED'
-            when n % 1000 = 5 then 'TIMED_OUT'
-            else 'SUCCEEDED'
-        end as status
-    from one
-),
-stored as (
-    insert into executions (
-        execution_id, task_id, application_id, run, status, progress_percent, snapshot_digest,
-        created_at, completed_at
-    )
-    select
-        id, id, owner_id, 1, status, case when status = 'SUCCEEDED' then 100 else 0 end, 'd',
-        made_at, case when not live then made_at + interval '30 seconds' end
-    from named
-)
-insert into tasks (
-    task_id, application_id, name, external_ref, workflow_name, workflow_version, priority, input,
-    callback_url, labels, current_execution_id, current_run, created_at
-)
-select
-    id, owner_id, 'task ' || n, 'order-' || n, case when n % 1000 = 9 then 'rare' else 'usual' end,
-    '1', 0, '{}', '', case when n % 1000 = 11 then '{"team":"a","tier":"1"}' else '{}' end::jsonb,
-    id, 1, made_at
-from named
-"""
 SQL: Final = NamedSql.load("control_plane.sql.queries", "executions_read.sql")
 FILTERS: Final = (
     "",
@@ -76,12 +32,6 @@ FILTERS: Final = (
     'complete_time < "2026-01-01T00:10:00Z" AND status = SUCCEEDED',
     "status = FAILED AND status != FAILED",
 )
-
-
-async def _fill(database: Database, count: int) -> None:
-    async with database.acquire() as connection:
-        await connection.execute(FILL, count, START, *OWNERS)
-        await connection.execute("analyze tasks, executions")
 
 
 def _fits(n: int, count: int, wanted: TaskFilter) -> bool:
@@ -110,7 +60,7 @@ def _fits(n: int, count: int, wanted: TaskFilter) -> bool:
 async def test_a_filter_finds_what_it_says(control_database: Database) -> None:
     """Every kind of comparison finds exactly the tasks that fit, newest first, page by page."""
     count = 150
-    await _fill(control_database, count)
+    await fill(control_database, count)
     reader = PostgresExecutionReader(control_database)
     for text in FILTERS:
         wanted = parse_filter(text)
@@ -128,7 +78,7 @@ async def test_a_filter_finds_what_it_says(control_database: Database) -> None:
 
 async def test_a_page_ends_by_its_bytes(control_database: Database) -> None:
     """Documents that fill a page end it early: no more is read than one row past its bytes."""
-    await _fill(control_database, 60)
+    await fill(control_database, 60)
     await control_database.fetch("update tasks set input = repeat('x', 256 * 1024)")
     page = await PostgresExecutionReader(control_database).tasks(None, TaskFilter(), None, 60)
 
@@ -138,7 +88,7 @@ async def test_a_page_ends_by_its_bytes(control_database: Database) -> None:
 
 async def test_no_filter_reads_history(control_database: Database) -> None:
     """With 20,000 tasks in place, a page of each filter reads few rows, whoever asks."""
-    await _fill(control_database, HISTORY)
+    await fill(control_database, HISTORY)
     asked = [(text, owner) for text in FILTERS for owner in (None, *OWNERS)]
     too_many = {}
     for text, owner in asked:

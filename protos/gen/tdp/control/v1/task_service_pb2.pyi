@@ -458,14 +458,19 @@ class BulkCancelTasksRequest(_message.Message):
     FILTER_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
     idempotency_key: _builtins.str
     """Required. See MutationOutcome."""
     filter: _builtins.str
     """As in ListTasksRequest; never empty."""
     dry_run: _builtins.bool
-    """Count only."""
+    """Count only. Nothing is kept under the key, so that the real call may use it."""
     reason: _builtins.str
-    """Why, at most 500 characters."""
+    """Why, at most 500 characters; recorded with who asked on each execution's timeline."""
+    application_id: _builtins.str
+    """Only for operators: the application whose tasks are meant; empty means all for an operator, the caller's
+    own otherwise.
+    """
     def __init__(
         self,
         *,
@@ -473,10 +478,11 @@ class BulkCancelTasksRequest(_message.Message):
         filter: _builtins.str = ...,
         dry_run: _builtins.bool = ...,
         reason: _builtins.str = ...,
+        application_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "filter", b"filter", "idempotency_key", b"idempotency_key", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "dry_run", b"dry_run", "filter", b"filter", "idempotency_key", b"idempotency_key", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -491,22 +497,28 @@ class BulkCancelTasksResponse(_message.Message):
     MATCHED_COUNT_FIELD_NUMBER: _builtins.int
     CHANGED_COUNT_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
+    HAS_MORE_FIELD_NUMBER: _builtins.int
     matched_count: _builtins.int
-    """Tasks that the filter matched."""
+    """Tasks that the filter matched and that could still be cancelled, at most 10,000; in a dry run all of them,
+    counted up to 1,000,000.
+    """
     changed_count: _builtins.int
-    """Tasks whose cancellation was asked for by this call; 0 in a dry run."""
+    """Tasks whose cancellation was asked for under this key; 0 in a dry run. What ended meanwhile is not in it."""
     outcome: _mutation_pb2.MutationOutcome.ValueType
-    """Whether this call made the change."""
+    """Whether this call ended the act; REPLAYED for the repetition of one that was done."""
+    has_more: _builtins.bool
+    """Whether there are more than 10,000: another call, with another key, goes on."""
     def __init__(
         self,
         *,
         matched_count: _builtins.int = ...,
         changed_count: _builtins.int = ...,
         outcome: _mutation_pb2.MutationOutcome.ValueType = ...,
+        has_more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_count", b"changed_count", "matched_count", b"matched_count", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_count", b"changed_count", "has_more", b"has_more", "matched_count", b"matched_count", "outcome", b"outcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -523,16 +535,21 @@ class BulkRerunTasksRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     MODE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
     idempotency_key: _builtins.str
     """Required. See MutationOutcome."""
     filter: _builtins.str
     """As in ListTasksRequest; never empty."""
     dry_run: _builtins.bool
-    """Count only."""
+    """Count only. Nothing is kept under the key, so that the real call may use it."""
     mode: Global___RerunMode.ValueType
     """Required. RERUN_MODE_FROM_STEP is refused here."""
     reason: _builtins.str
-    """Why, at most 500 characters."""
+    """Why, at most 500 characters; recorded with who asked on each execution's timeline."""
+    application_id: _builtins.str
+    """Only for operators: the application whose tasks are meant; empty means all for an operator, the caller's
+    own otherwise.
+    """
     def __init__(
         self,
         *,
@@ -541,10 +558,11 @@ class BulkRerunTasksRequest(_message.Message):
         dry_run: _builtins.bool = ...,
         mode: Global___RerunMode.ValueType = ...,
         reason: _builtins.str = ...,
+        application_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "filter", b"filter", "idempotency_key", b"idempotency_key", "mode", b"mode", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "dry_run", b"dry_run", "filter", b"filter", "idempotency_key", b"idempotency_key", "mode", b"mode", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -559,22 +577,34 @@ class BulkRerunTasksResponse(_message.Message):
     MATCHED_COUNT_FIELD_NUMBER: _builtins.int
     CHANGED_COUNT_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
+    REFUSED_COUNT_FIELD_NUMBER: _builtins.int
+    HAS_MORE_FIELD_NUMBER: _builtins.int
     matched_count: _builtins.int
-    """Tasks that the filter matched."""
+    """Tasks that the filter matched and whose current run has ended, at most 10,000; in a dry run all of them,
+    counted up to 1,000,000. What SUCCEEDED is among them with RERUN_MODE_FROM_SCRATCH only.
+    """
     changed_count: _builtins.int
-    """Executions created by this call; 0 in a dry run."""
+    """Executions created under this key; 0 in a dry run."""
     outcome: _mutation_pb2.MutationOutcome.ValueType
-    """Whether this call made the change."""
+    """Whether this call ended the act; REPLAYED for the repetition of one that was done."""
+    refused_count: _builtins.int
+    """Tasks among the matched ones that were left alone: nothing in them can be rerun in this mode, or another
+    run began meanwhile.
+    """
+    has_more: _builtins.bool
+    """Whether there are more than 10,000: another call, with another key, goes on."""
     def __init__(
         self,
         *,
         matched_count: _builtins.int = ...,
         changed_count: _builtins.int = ...,
         outcome: _mutation_pb2.MutationOutcome.ValueType = ...,
+        refused_count: _builtins.int = ...,
+        has_more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_count", b"changed_count", "matched_count", b"matched_count", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_count", b"changed_count", "has_more", b"has_more", "matched_count", b"matched_count", "outcome", b"outcome", "refused_count", b"refused_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -200,14 +200,17 @@ class TaskServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def BulkCancelTasks(self, request, context):
-        """BulkCancelTasks cancels what a filter matches, at most 10,000 tasks a call; dry_run only counts.
+        """BulkCancelTasks cancels what a filter matches, newest first, at most 10,000 tasks a call; dry_run only
+        counts. A call that was cut off is repeated with its key: it goes on where it was, and nothing is done
+        twice. ALREADY_EXISTS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BulkRerunTasks(self, request, context):
-        """BulkRerunTasks reruns what a filter matches, at most 10,000 tasks a call; dry_run only counts.
+        """BulkRerunTasks reruns what a filter matches, newest first, at most 10,000 tasks a call; dry_run only
+        counts. A call that was cut off is repeated as with BulkCancelTasks. ALREADY_EXISTS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,9 +42,14 @@ class TaskServiceStub:
     nothing to run; NOT_FOUND: no such task, or no such step (STEP_NOT_FOUND); ALREADY_EXISTS.
     """
     BulkCancelTasks: _aio.UnaryUnaryMultiCallable[_task_service_pb2.BulkCancelTasksRequest, _task_service_pb2.BulkCancelTasksResponse]
-    """BulkCancelTasks cancels what a filter matches, at most 10,000 tasks a call; dry_run only counts."""
+    """BulkCancelTasks cancels what a filter matches, newest first, at most 10,000 tasks a call; dry_run only
+    counts. A call that was cut off is repeated with its key: it goes on where it was, and nothing is done
+    twice. ALREADY_EXISTS.
+    """
     BulkRerunTasks: _aio.UnaryUnaryMultiCallable[_task_service_pb2.BulkRerunTasksRequest, _task_service_pb2.BulkRerunTasksResponse]
-    """BulkRerunTasks reruns what a filter matches, at most 10,000 tasks a call; dry_run only counts."""
+    """BulkRerunTasks reruns what a filter matches, newest first, at most 10,000 tasks a call; dry_run only
+    counts. A call that was cut off is repeated as with BulkCancelTasks. ALREADY_EXISTS.
+    """
     GetExecution: _aio.UnaryUnaryMultiCallable[_task_service_pb2.GetExecutionRequest, _task_service_pb2.GetExecutionResponse]
     """GetExecution reads one execution. NOT_FOUND."""
     ListExecutions: _aio.UnaryUnaryMultiCallable[_task_service_pb2.ListExecutionsRequest, _task_service_pb2.ListExecutionsResponse]
@@ -135,14 +140,19 @@ class TaskServiceServicer:
         request: _task_service_pb2.BulkCancelTasksRequest,
         context: _aio.ServicerContext[_task_service_pb2.BulkCancelTasksRequest, _abc.Awaitable[_task_service_pb2.BulkCancelTasksResponse]],
     ) -> _abc.Awaitable[_task_service_pb2.BulkCancelTasksResponse]:
-        """BulkCancelTasks cancels what a filter matches, at most 10,000 tasks a call; dry_run only counts."""
+        """BulkCancelTasks cancels what a filter matches, newest first, at most 10,000 tasks a call; dry_run only
+        counts. A call that was cut off is repeated with its key: it goes on where it was, and nothing is done
+        twice. ALREADY_EXISTS.
+        """
 
     def BulkRerunTasks(
         self,
         request: _task_service_pb2.BulkRerunTasksRequest,
         context: _aio.ServicerContext[_task_service_pb2.BulkRerunTasksRequest, _abc.Awaitable[_task_service_pb2.BulkRerunTasksResponse]],
     ) -> _abc.Awaitable[_task_service_pb2.BulkRerunTasksResponse]:
-        """BulkRerunTasks reruns what a filter matches, at most 10,000 tasks a call; dry_run only counts."""
+        """BulkRerunTasks reruns what a filter matches, newest first, at most 10,000 tasks a call; dry_run only
+        counts. A call that was cut off is repeated as with BulkCancelTasks. ALREADY_EXISTS.
+        """
 
     def GetExecution(
         self,
