@@ -97,7 +97,7 @@ def _check_names(name: str, version: str, mode: str) -> None:
 
 def _models(name: str, function: Work, mode: Mode) -> tuple[type[BaseModel], type[BaseModel]]:
     parameters = list(inspect.signature(function).parameters)
-    hints = typing.get_type_hints(function)
+    hints = _hints(name, function)
     if len(parameters) != _PARAMETER_COUNT:
         raise CapabilityDefinitionError(
             f"the function of {name} takes {parameters}; it must take a context and an input"
@@ -117,6 +117,16 @@ def _models(name: str, function: Work, mode: Mode) -> tuple[type[BaseModel], typ
         _model(name, "input", hints.get(parameters[1])),
         _model(name, "output", hints.get("return")),
     )
+
+
+def _hints(name: str, function: Work) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function)
+    except NameError as error:
+        raise CapabilityDefinitionError(
+            f"the annotations of {name} cannot be read: {error}; import the context and define"
+            " the models at the top of the module"
+        ) from error
 
 
 def _model(name: str, what: str, hint: object) -> type[BaseModel]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from node_agent.sdk.definition import Capability
 from node_agent.sdk.errors import CapabilityDefinitionError
+from node_agent.sdk.whereabouts import place_of_error
 
 ENTRY_POINT_GROUP: Final = "tdp.capabilities"
 
@@ -50,12 +51,22 @@ def load_capabilities(references: Iterable[str]) -> Mapping[CapabilityKey, Loade
 def _load(reference: str) -> Capability:
     try:
         value = EntryPoint("capability", reference, ENTRY_POINT_GROUP).load()
-    except (ImportError, AttributeError) as error:
-        raise CapabilityDefinitionError(
-            f"capability {reference} cannot be loaded: {error}; repair or uninstall its package"
-        ) from error
+    except Exception as error:
+        # An author's module may raise anything while it is imported.
+        raise CapabilityDefinitionError(_problem(reference, error)) from error
     if not isinstance(value, Capability):
         raise CapabilityDefinitionError(
             f"{reference} is a {type(value).__name__}; it must be made by @capability"
         )
     return value
+
+
+def _problem(reference: str, error: Exception) -> str:
+    place = place_of_error(error)
+    at = f" at {place}" if place else ""
+    if isinstance(error, CapabilityDefinitionError):
+        return f"{error.message} ({reference}{at})"
+    return (
+        f"capability {reference} cannot be loaded: {type(error).__name__}: {error}{at}; repair"
+        " or uninstall its package"
+    )

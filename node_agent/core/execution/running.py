@@ -1,6 +1,7 @@
 """One run of an attempt: its order, its folder, its services and its run time-out."""
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ import structlog
 from foundation.failpoints import failpoint
 from node_agent.core.execution.attempt import Attempt, StopCause, infrastructure_failure
 from node_agent.core.execution.grants import AttemptGrants, GrantTools
-from node_agent.core.execution.ports import CapabilityHost, Failed, Outcome, RunOrder
+from node_agent.core.execution.ports import CapabilityHost, Failed, Outcome, RunOrder, Succeeded
 from node_agent.core.execution.reporting import Reporter
 from node_agent.core.execution.services import RunningServices
 from node_agent.core.journal.domain import StartAttempt
@@ -79,7 +80,10 @@ class AttemptRuns:
         self._arm_timeout(attempt, attempt.run_timeout_s)
         try:
             order = _order(attempt, self._folder(attempt))
-            return await self._host.run(order, self._services(attempt), attempt.stop)
+            _log.debug("attempt_started", **_named(attempt))
+            outcome = await self._host.run(order, self._services(attempt), attempt.stop)
+            _log.debug("attempt_ended", **_named(attempt), **_told(outcome))
+            return outcome
         except Exception as error:  # noqa: BLE001 - one attempt's fault must not end the others
             _log.exception("attempt_failed_in_host")
             failed = infrastructure_failure(
@@ -123,6 +127,33 @@ class AttemptRuns:
             AttemptGrants(attempt.lease, self._grants),
             partial(self._folders.make_work_folder, attempt.spec.attempt_id),
         )
+
+
+def _named(attempt: Attempt) -> dict[str, str | int]:
+    return {
+        "attempt_id": attempt.spec.attempt_id,
+        "capability": attempt.spec.capability,
+        "capability_version": attempt.spec.capability_version,
+        "attempt_number": attempt.spec.attempt_number,
+    }
+
+
+def _told(outcome: Outcome) -> dict[str, str | int]:
+    usage = dataclasses.asdict(outcome.usage)
+    match outcome:
+        case Succeeded():
+            return {"outcome": "SUCCEEDED", "artifact_count": outcome.artifact_count, **usage}
+        case Failed():
+            failure = outcome.failure
+            return {
+                "outcome": "FAILED",
+                "reason": failure.reason,
+                "message": failure.message,
+                "retryable": failure.retryable,
+                **usage,
+            }
+        case _:
+            return {"outcome": "STOPPED", **usage}
 
 
 def _order(attempt: Attempt, folder: Path) -> RunOrder:

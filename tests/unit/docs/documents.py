@@ -15,7 +15,9 @@ DOCUMENTS: Final = (
 _FENCED = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\[[^\]]+\]\((?P<target>[^)]+)\)")
-_TOP_FOLDERS = "business_gateway|control_plane|docs|foundation|node_agent|protos|tests|tools"
+_TOP_FOLDERS = (
+    "business_gateway|control_plane|docs|examples|foundation|node_agent|protos|tests|tools"
+)
 _PATH = re.compile(rf"(?:{_TOP_FOLDERS})(?:/[\w.-]+)+/?|(?:{_TOP_FOLDERS})/")
 
 

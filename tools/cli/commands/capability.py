@@ -1,4 +1,4 @@
-"""`tdp capability`: lists what is installed, and runs one capability alone, without servers."""
+"""`tdp capability`: write one, try it alone, check what it owes, and run it on a stack."""
 
 import asyncio
 import contextlib
@@ -15,40 +15,97 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from foundation.errors import InvalidArgumentError, NotFoundError
 from foundation.logging import LogConfig, configure_logging
 from node_agent.adapters.outbound.process_host import ProcessHost, ProcessHostConfig
 from node_agent.adapters.outbound.process_host.local_services import LocalServices
 from node_agent.adapters.outbound.transfers import TransferConfig
-from node_agent.core.execution.ports import Failed, Outcome, RunOrder, Stopped
-from node_agent.core.session.lease_clock import AttemptId
-from node_agent.sdk import Capability, installed_references, load_capabilities
+from node_agent.core.execution.ports import Failed, Outcome, Stopped
+from node_agent.sdk import load_capabilities
 from node_agent.sdk.discovery import LoadedCapability
-from tools.cli.output import ExitCode, err, plain, show, table, write_json
+from node_agent.testing.contract import POINTS_MAX, ContractOptions, Finding, check_capability
+from node_agent.testing.orders import local_order
+from node_agent.testing.rehearsal import Given
+from tools.cli.capability.given import InputOptions, given_input
+from tools.cli.capability.project import find_capability, references_of
+from tools.cli.capability.scaffold import scaffold
+from tools.cli.options import Json
+from tools.cli.output import ExitCode, err, out, plain, show, table, write_json
 
-app = typer.Typer(no_args_is_help=True, help="Run a capability alone, or list those installed.")
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Write a capability, try it alone, check what it owes, and run it on a stack.",
+)
 
-_COLLECTION: Final = "local"
 _WATERMARK: Final = "image.watermark"
+Name = Annotated[str, typer.Argument(help="NAME or NAME@VERSION, such as archive.clean.")]
+ProjectFolder = Annotated[
+    Path,
+    typer.Option("--project", file_okay=False, help="A project, installed or not."),
+]
+Document = Annotated[
+    Path | None,
+    typer.Option("--document", exists=True, dir_okay=False, help="The input as a JSON file."),
+]
+Parameters = Annotated[
+    list[str] | None, typer.Option("--param", help="An input field, as key=value; repeatable.")
+]
+InputFile = Annotated[
+    Path | None,
+    typer.Option("--input", exists=True, dir_okay=False, help="The file to work on."),
+]
+Files = Annotated[
+    list[str] | None,
+    typer.Option("--file", help="A file for one of several fields, as FIELD=PATH; repeatable."),
+]
+_HERE: Final = Path()
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run alone: what runs, on which document, with which input file."""
+    """One run alone: what runs, on which input, and where its results go."""
 
     loaded: LoadedCapability
-    document: dict[str, Any]
-    inputs: dict[str, Path]
+    given: Given
     output: Path
 
 
-@app.command("list")
-def list_capabilities(
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Dotted lower-case words, such as image.statistics.")],
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", file_okay=False, help="Where to write it.")
+    ] = None,
+    as_json: Json = False,
 ) -> None:
-    """List the installed capabilities."""
-    found = [loaded.capability for loaded in load_capabilities(installed_references()).values()]
+    """Write a package with a working capability: entry point, function, test and sample.
+
+    Example:
+      tdp capability new image.statistics
+    """
+    home, written = scaffold(name, folder)
+    package = name.replace(".", "_")
+
+    def render(console: Console) -> None:
+        console.print(f"[bold]{plain(name)}[/] is in {plain(str(home))}; go on with:")
+        for line in (
+            f"cd {home}",
+            "pytest",
+            f"tdp capability run {name} --input samples/text.txt",
+            f"tdp capability check {name} --input samples/text.txt",
+            f"$EDITOR {package}/capability.py",
+        ):
+            console.print(f"  {plain(line)}", soft_wrap=True)
+
+    document = {"name": name, "folder": str(home), "files": [str(one) for one in written]}
+    show(document, as_json=as_json, render=render)
+
+
+@app.command("list")
+def list_capabilities(*, project: ProjectFolder = _HERE, as_json: Json = False) -> None:
+    """List the capabilities that are installed, or of the project here."""
+    found = [loaded.capability for loaded in load_capabilities(references_of(project)).values()]
     documents = [
         {"name": one.name, "version": one.version, "mode": one.mode, "resumes": one.supports_resume}
         for one in found
@@ -66,82 +123,103 @@ def list_capabilities(
 
 @app.command("run")
 def run(
+    name: Name,
     *,
-    name: Annotated[str, typer.Argument(help="NAME or NAME@VERSION, such as archive.clean.")],
-    input_file: Annotated[
-        Path | None,
-        typer.Option("--input", exists=True, dir_okay=False, help="The file to work on."),
-    ] = None,
-    parameters: Annotated[
-        list[str] | None, typer.Option("--param", help="An input field, as key=value; repeatable.")
-    ] = None,
+    input_file: InputFile = None,
+    files: Files = None,
+    parameters: Parameters = None,
+    document: Document = None,
     output: Annotated[
         Path, typer.Option("--output", file_okay=False, help="The folder for results.")
     ] = Path("output"),
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    project: ProjectFolder = _HERE,
+    as_json: Json = False,
 ) -> None:
     """Run one capability on a file here, in a child process as an agent would, without servers.
 
     Exits with 0 when done, 2 when the input is refused, 1 when it failed in another way.
+
+    Examples:
+      tdp capability run archive.clean --input photos.zip
+      tdp capability run image.watermark --input photo.jpg --param "text=© Ada"
     """
     configure_logging(LogConfig(process="tdp", format="console", level="warning"))
-    loaded = _find(name)
-    document = _document(loaded.capability, parameters or [])
+    loaded = find_capability(name, project)
     with tempfile.TemporaryDirectory(prefix="tdp-run-") as folder:
-        file = _archive_of(loaded.capability, input_file, Path(folder))
-        made = _Run(loaded, document | _references(loaded.capability, file), {}, output)
-        if file is not None:
-            made.inputs[file.name] = file
+        file = _archive_of(loaded, input_file, Path(folder))
+        options = InputOptions(document, parameters or (), file, files or ())
+        made = _Run(loaded, given_input(loaded.capability, options), output)
         outcome, services = asyncio.run(_run(made, Path(folder), shown=not as_json))
     _report(outcome, services, output, as_json=as_json)
     raise typer.Exit(_exit_code(outcome))
 
 
-def _find(name: str) -> LoadedCapability:
-    wanted, _, version = name.partition("@")
-    found = [
-        loaded
-        for (one, one_version), loaded in load_capabilities(installed_references()).items()
-        if one == wanted and version in {"", one_version}
-    ]
-    if not found:
-        raise NotFoundError(
-            f"no capability {name} is installed; `tdp capability list` names those that are",
-            reason="CAPABILITY_UNKNOWN",
-        )
-    return found[-1]
+@app.command("check")
+def check(
+    name: Name,
+    *,
+    input_file: InputFile = None,
+    files: Files = None,
+    parameters: Parameters = None,
+    document: Document = None,
+    points: Annotated[
+        int, typer.Option(min=1, max=200, help="At how many points it is stopped, and killed.")
+    ] = POINTS_MAX,
+    bytes_may_differ: Annotated[
+        bool,
+        typer.Option("--bytes-may-differ", help="Compare only the paths of artifacts."),
+    ] = False,
+    project: ProjectFolder = _HERE,
+    as_json: Json = False,
+) -> None:
+    """Check what a capability owes the platform, on an input that it can work on.
+
+    Runs it in child processes, without servers: delivered twice, stopped and killed at points
+    spread over its work, resumed, and on damaged input. Exits with 0 if all is kept, 1 if not.
+
+    Example:
+      tdp capability check archive.clean --input photos.zip
+    """
+    configure_logging(LogConfig(process="tdp", format="console", level="error"))
+    loaded = find_capability(name, project)
+    given = given_input(
+        loaded.capability, InputOptions(document, parameters or (), input_file, files or ())
+    )
+    options = ContractOptions(points, bytes_may_differ)
+    with tempfile.TemporaryDirectory(prefix="tdp-check-") as folder:
+        work = _check(loaded, given, Path(folder), options, shown=not as_json)
+        findings = asyncio.run(work)
+    kept = all(one.passed is not False for one in findings)
+    if as_json:
+        listed = [
+            {"name": one.name, "owed": one.owed, "passed": one.passed, "told": one.told}
+            for one in findings
+        ]
+        key = loaded.capability.name, loaded.capability.version
+        write_json({"capability": key[0], "version": key[1], "kept": kept, "findings": listed})
+    raise typer.Exit(ExitCode.DONE if kept else ExitCode.FAILED)
 
 
-def _document(capability: Capability, parameters: list[str]) -> dict[str, Any]:
-    """The input document from key=value pairs: JSON, or text where the field is text."""
-    schema = json.loads(capability.declaration.input_schema_json).get("properties", {})
-    document: dict[str, Any] = {}
-    for parameter in parameters:
-        key, separator, text = parameter.partition("=")
-        if not separator:
-            raise InvalidArgumentError.of_field("--param", f"{parameter!r} is not key=value")
-        is_text = schema.get(key, {}).get("type") == "string"
-        document[key] = text if is_text else _value(text)
-    return document
+async def _check(
+    loaded: LoadedCapability, given: Given, folder: Path, options: ContractOptions, *, shown: bool
+) -> list[Finding]:
+    findings = []
+    async for finding in check_capability(loaded, given, folder, options):
+        findings.append(finding)
+        if shown:
+            _show_finding(finding)
+    return findings
 
 
-def _value(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+def _show_finding(finding: Finding) -> None:
+    marks = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]–[/]"}
+    out.print(f"{marks[finding.passed]} [bold]{finding.name}[/] {plain(finding.owed)}")
+    out.print(f"  {plain(finding.told)}", soft_wrap=True)
 
 
-def _references(capability: Capability, file: Path | None) -> dict[str, str]:
-    """The references that the capability's input has fields for."""
-    known = capability.input_model.model_fields
-    given = {"archive_ref": file.name if file else "", "collection_ref": _COLLECTION}
-    return {key: value for key, value in given.items() if key in known and value}
-
-
-def _archive_of(capability: Capability, file: Path | None, folder: Path) -> Path | None:
+def _archive_of(loaded: LoadedCapability, file: Path | None, folder: Path) -> Path | None:
     """The input file; a single picture in an archive of its own where one is expected."""
-    if file is None or capability.name != _WATERMARK:
+    if file is None or loaded.capability.name != _WATERMARK:
         return file
     from node_agent.capabilities.image_watermark import HEAD_BYTES, is_image
 
@@ -160,37 +238,17 @@ async def _run(made: _Run, folder: Path, *, shown: bool) -> tuple[Outcome, Local
     key = capability.name, capability.version
     config = ProcessHostConfig(slot_count=1, transfers=TransferConfig(file_grants=True))
     host = ProcessHost({key: made.loaded}, config)
+    work_folder = folder / "work"
+    await asyncio.to_thread(work_folder.mkdir)
+    order = local_order(capability, json.dumps(made.given.document), work_folder)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
     with _bar(capability.name, shown=shown) as on_progress:
-        services = LocalServices(made.inputs, made.output, on_progress)
+        services = LocalServices(made.given.files, made.output, on_progress)
         try:
-            return await host.run(_order(made, folder), services, stop), services
+            return await host.run(order, services, stop), services
         finally:
             await host.stop()
-
-
-def _order(made: _Run, folder: Path) -> RunOrder:
-    capability = made.loaded.capability
-    work_folder = folder / "work"
-    work_folder.mkdir()
-    return RunOrder(
-        attempt_id=AttemptId("local"),
-        lease_version=1,
-        task_id="local",
-        execution_id="local",
-        step_key=capability.name,
-        item_index=-1,
-        attempt_number=1,
-        capability=capability.name,
-        capability_version=capability.version,
-        input_json=json.dumps(made.document),
-        checkpoint_json=None,
-        work_folder=work_folder,
-        run_timeout_s=None,
-        heartbeat_timeout_s=None,
-        memory_bytes_max=None,
-    )
 
 
 @contextlib.contextmanager
@@ -223,10 +281,16 @@ def _report(outcome: Outcome, services: LocalServices, output: Path, *, as_json:
     elif isinstance(outcome, Stopped):
         err.print("[yellow]stopped[/]")
     elif not as_json:
-        show({}, as_json=False, render=lambda console: _render(console, services, output))
+        document = json.loads(outcome.output_json)
+        show({}, as_json=False, render=lambda console: _render(console, document, services, output))
 
 
-def _render(console: Console, services: LocalServices, output: Path) -> None:
+def _render(
+    console: Console, document: dict[str, Any], services: LocalServices, output: Path
+) -> None:
+    console.print_json(data=document)
+    if not services.artifacts:
+        return
     listed = table("Results", "File", "Bytes", "SHA-256")
     for artifact in services.artifacts.values():
         file = str(output / artifact.relative_path)

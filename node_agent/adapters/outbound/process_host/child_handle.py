@@ -18,6 +18,7 @@ from foundation.errors import ErrorCode, TdpError
 from node_agent.adapters.outbound.process_host.config import ProcessHostConfig
 from node_agent.adapters.outbound.process_host.frames import Frames
 from node_agent.adapters.outbound.process_host.log_tail import LogTail
+from node_agent.adapters.outbound.process_host.output_lines import OutputLines
 
 _MODULE: Final = "node_agent.adapters.outbound.process_host.child"
 _PASSED_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -40,11 +41,13 @@ class _Pipes(asyncio.SubprocessProtocol):
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.tail = LogTail()
+        self.lines = OutputLines()
         self.exited: asyncio.Future[None] = loop.create_future()
         self.silent: asyncio.Future[None] = loop.create_future()
 
     def pipe_data_received(self, _descriptor: int, data: bytes) -> None:
         self.tail.write(data)
+        self.lines.write(data)
 
     def process_exited(self) -> None:
         if not self.exited.done():
@@ -146,9 +149,10 @@ class ChildHandle:
             name = f"signal {-status}"
         return f"was ended by {name}"
 
-    def begin_log(self) -> None:
-        """Forget what earlier attempts wrote."""
+    def begin_log(self, attempt_id: str) -> None:
+        """Forget what earlier attempts wrote; what comes from now on is this attempt's."""
         self._pipes.tail.clear()
+        self._pipes.lines.begin(attempt_id)
 
     def log_text(self) -> str:
         """The end of what it wrote."""

@@ -79,7 +79,7 @@ class AttemptSupervision:
 
     async def run(self, stops: Sequence[asyncio.Event]) -> Outcome:
         """Run to the end; a child that was killed, or that has stopped, has ended on return."""
-        self._child.begin_log()
+        self._child.begin_log(self._order.attempt_id)
         self._child.attempt_count += 1
         await self._child.frames.send({"kind": "run", "order": order_document(self._order)})
         async with asyncio.TaskGroup() as group:

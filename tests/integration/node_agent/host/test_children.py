@@ -88,6 +88,8 @@ async def test_an_error_becomes_a_failure_with_its_reason(
         retryable,
         after_s,
     )
+    if how in {"raise", "wrong output"}:
+        assert "node_agent/host/capabilities.py:" in failure.message
     if how == "raise":
         assert "last words before raise" in failure.log_tail
         assert "nobody expected this" in failure.log_tail

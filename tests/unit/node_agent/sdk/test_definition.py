@@ -1,7 +1,9 @@
 """Declaring capabilities: what is taken from the function, and what is refused."""
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,6 +124,51 @@ def test_the_installed_capabilities_are_found() -> None:
     loaded = load_capabilities(installed_references())
     assert {("archive.clean", "1"), ("image.watermark", "1"), ("noop", "1")} <= loaded.keys()
     assert all(isinstance(one.capability, Capability) for one in loaded.values())
+
+
+BROKEN = {
+    "raises": ("x = 1\n\nx.nothing\n", r"AttributeError: .* at .*raises\.py:3; repair"),
+    "syntax": ("def f(:\n", r"SyntaxError: .* at .*syntax\.py:1; repair"),
+    "missing": ("import json\nimport no_such_package_x\n", r"ModuleNotFoundError.*missing\.py:2;"),
+    "declared": (
+        """from pydantic import BaseModel
+from node_agent.sdk import Context, capability
+
+
+class Made(BaseModel):
+    pass
+
+
+@capability("a.b", version="1")
+async def work(ctx: Context, given: str) -> Made:
+    return Made()
+""",
+        r"the input of a\.b is annotated .* \(declared:capability at .*declared\.py:9",
+    ),
+    "late": (
+        """from node_agent.sdk import Context, capability
+
+
+@capability("a.b", version="1")
+async def work(ctx: Context, given: "Given") -> "Made":
+    return Made()
+""",
+        r"the annotations of a\.b cannot be read: name 'Given'.*late\.py:4",
+    ),
+}
+
+
+@pytest.mark.parametrize("module", BROKEN)
+def test_a_broken_module_is_named_with_its_line(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever an author's module raises at import: the message has file, line and advice."""
+    code, expected = BROKEN[module]
+    (tmp_path / f"{module}.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(CapabilityDefinitionError) as refused:
+        load_capabilities([f"{module}:capability"])
+    assert re.search(expected, refused.value.message), refused.value.message
 
 
 @pytest.mark.parametrize(

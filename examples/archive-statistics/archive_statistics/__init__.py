@@ -1,0 +1,1 @@
+"""The capability archive.statistics."""

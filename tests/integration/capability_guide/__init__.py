@@ -1,0 +1,1 @@
+"""The guide for authors of capabilities, followed to the letter."""

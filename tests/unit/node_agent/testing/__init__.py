@@ -1,0 +1,1 @@
+"""What authors of capabilities test with."""

@@ -1,0 +1,1 @@
+"""What stands behind `tdp capability`: projects, inputs, scaffolds, checks, hot reload."""
