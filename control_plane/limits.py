@@ -25,6 +25,11 @@ PRIORITY_MAX: Final = 100
 LABEL_COUNT_MAX: Final = 32
 LABEL_CHARS_MAX: Final = 63
 
+# --- Schedules. ---
+SCHEDULES_PER_APPLICATION_MAX: Final = 1_000
+# Settled runs of one schedule that stay to be shown.
+SCHEDULE_RUNS_KEPT: Final = 200
+
 # --- Sessions. ---
 HELLO_TIMEOUT_S: Final = 10.0
 WRITE_STALL_S: Final = 20.0

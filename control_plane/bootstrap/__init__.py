@@ -8,6 +8,7 @@ from control_plane.adapters.inbound.grpc_grants import GrantCalls
 from control_plane.adapters.inbound.grpc_node import OPEN_METHODS as OPEN_NODE_METHODS
 from control_plane.adapters.inbound.grpc_node import NodeServicer
 from control_plane.adapters.inbound.grpc_node_admin import NodeAdminServicer
+from control_plane.adapters.inbound.grpc_schedule import ScheduleServicer
 from control_plane.adapters.inbound.grpc_system import SystemServicer
 from control_plane.adapters.inbound.grpc_task import TaskServicer, TaskUseCases
 from control_plane.adapters.inbound.grpc_workflow import WorkflowServicer
@@ -19,6 +20,7 @@ from control_plane.adapters.inbound.loop_lease_stops import RunTimeouts
 from control_plane.adapters.inbound.loop_lease_tick import LeaseTick
 from control_plane.adapters.inbound.loop_progress import ProgressWrites
 from control_plane.adapters.inbound.loop_scheduler import scheduler_loop
+from control_plane.adapters.inbound.loop_schedules import schedules_loop
 from control_plane.adapters.inbound.nats_engine_consumer import EngineConsumer
 from control_plane.adapters.outbound.address_guard import AddressGuard
 from control_plane.adapters.outbound.callback_grpc import GrpcCallbacks
@@ -50,6 +52,9 @@ from control_plane.core.nodes.administration import NodeAdministration
 from control_plane.core.nodes.application import NodeSessions
 from control_plane.core.nodes.enrolment import Enrolment
 from control_plane.core.nodes.session import LiveSessions
+from control_plane.core.schedules.application import ScheduleParts, Schedules
+from control_plane.core.schedules.running import ScheduleRunner
+from control_plane.core.schedules.starting import IntakeTaskStarter
 from control_plane.core.scheduling.application import Scheduler
 from control_plane.core.scheduling.explaining import Explanations
 from control_plane.core.scheduling.foresight import Foresight
@@ -70,6 +75,7 @@ from foundation.postgres.pool import Database, DatabaseConfig
 from tdp.control.v1 import (
     application_service_pb2_grpc,
     node_admin_service_pb2_grpc,
+    schedule_service_pb2_grpc,
     system_service_pb2_grpc,
     task_service_pb2_grpc,
     workflow_service_pb2_grpc,
@@ -131,7 +137,15 @@ class ControlPlane:
             stream_bytes_max=settings.nats_stream_bytes_max,
         )
         self.conservation = Conservation(PostgresConservationReader(self.database))
-        self.server = self._server()
+        policy = EndpointPolicy(
+            insecure_allowed=settings.insecure_endpoints_allowed,
+            private_allowed=settings.private_endpoints_allowed,
+        )
+        self.queries = ExecutionQueries(self.stores.reader)
+        self.control = TaskControl(self.stores.control, self.queries, self.hints)
+        self.intake = self._intake(policy)
+        self.task_starter = IntakeTaskStarter(self.intake, self.control)
+        self.server = self._server(policy)
 
     async def open(self) -> None:
         """Connect to the database and have the first operator's key there."""
@@ -211,6 +225,12 @@ class ControlPlane:
             self.clock,
             self.settings.sweep_interval_s,
         )
+        runner = ScheduleRunner(
+            self.stores.due_runs,
+            self.task_starter,
+            self.random,
+            retry_cap_s=self.settings.backoff_cap_s,
+        )
         return [
             self.nats,
             self.wakeups,
@@ -218,6 +238,9 @@ class ControlPlane:
             engine_sweep_loop(self.driver, self.random, interval_s=self.settings.sweep_interval_s),
             self.consumer,
             scheduler_loop(scheduler, self.hints, self.random),
+            schedules_loop(
+                runner, self.hints, self.random, interval_s=self.settings.sweep_interval_s
+            ),
             sender.loop(self.random),
         ]
 
@@ -254,12 +277,8 @@ class ControlPlane:
             RunningService("callbacks", callbacks, opening=http.open, closing=http.close),
         ]
 
-    def _server(self) -> GrpcServer:
+    def _server(self, policy: EndpointPolicy) -> GrpcServer:
         settings = self.settings
-        policy = EndpointPolicy(
-            insecure_allowed=settings.insecure_endpoints_allowed,
-            private_allowed=settings.private_endpoints_allowed,
-        )
         authenticator = KeyAuthenticator(self.stores.applications, self.clock)
         return GrpcServer(
             settings.grpc_server_config(),
@@ -274,13 +293,12 @@ class ControlPlane:
         )
 
     def _grpc_services(self, policy: EndpointPolicy) -> list[GrpcService]:
-        queries = ExecutionQueries(self.stores.reader)
         workflows = Workflows(self.stores.workflows, CelCompiler(), self.clock)
         task = TaskServicer(
             TaskUseCases(
-                intake=self._intake(policy),
-                queries=queries,
-                control=TaskControl(self.stores.control, queries, self.hints),
+                intake=self.intake,
+                queries=self.queries,
+                control=self.control,
                 bulk=BulkTasks(self.stores.bulk, self.hints),
                 hub=self.watch_hub,
                 explanations=Explanations(
@@ -310,6 +328,7 @@ class ControlPlane:
         administration = NodeAdministration(
             self.stores.directory, self.stores.management, self.hints
         )
+        add_schedule = schedule_service_pb2_grpc.add_ScheduleServiceServicer_to_server
         add_application = application_service_pb2_grpc.add_ApplicationServiceServicer_to_server
         add_node_admin = node_admin_service_pb2_grpc.add_NodeAdminServiceServicer_to_server
         add_workflow = workflow_service_pb2_grpc.add_WorkflowServiceServicer_to_server
@@ -330,9 +349,23 @@ class ControlPlane:
                 "tdp.control.v1.NodeAdminService",
                 lambda server: add_node_admin(NodeAdminServicer(administration), server),
             ),
+            GrpcService(
+                "tdp.control.v1.ScheduleService",
+                lambda server: add_schedule(self._schedules(), server),
+            ),
             GrpcService("tdp.control.v1.SystemService", lambda server: add_system(system, server)),
             GrpcService("tdp.node.v1.NodeService", lambda server: add_node(node, server)),
         ]
+
+    def _schedules(self) -> ScheduleServicer:
+        parts = ScheduleParts(
+            store=self.stores.schedules,
+            runs=self.stores.schedules,
+            starter=self.task_starter,
+            ids=self.ids,
+            due=self.hints.schedules,
+        )
+        return ScheduleServicer(Schedules(parts))
 
     def _intake(self, policy: EndpointPolicy) -> TaskIntake:
         admission = Admission(self.stores.intake, self.clock, self.settings.queued_executions_max)

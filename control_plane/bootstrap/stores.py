@@ -26,6 +26,8 @@ from control_plane.adapters.outbound.postgres.node_management_store import (
 )
 from control_plane.adapters.outbound.postgres.node_store import PostgresNodeStore
 from control_plane.adapters.outbound.postgres.outcome_writer import OutcomeWriter
+from control_plane.adapters.outbound.postgres.schedule_run_store import PostgresDueRuns
+from control_plane.adapters.outbound.postgres.schedule_store import PostgresScheduleStore
 from control_plane.adapters.outbound.postgres.scheduling_store import (
     PostgresSchedulingStore,
     SchedulingFigures,
@@ -80,6 +82,8 @@ class Stores:
     leases: PostgresLeaseStore
     grants: PostgresGrantStore
     callbacks: PostgresCallbackDirectory
+    schedules: PostgresScheduleStore
+    due_runs: PostgresDueRuns
 
 
 def stores_of(plane: Composed) -> Stores:
@@ -130,4 +134,11 @@ def stores_of(plane: Composed) -> Stores:
         ),
         grants=PostgresGrantStore(database, plane.keys, snapshots),
         callbacks=PostgresCallbackDirectory(database, plane.keys, plane.clock),
+        schedules=PostgresScheduleStore(database),
+        due_runs=PostgresDueRuns(
+            database,
+            ids,
+            claim_ttl_s=plane.settings.claim_ttl_s,
+            recheck_s=plane.settings.sweep_interval_s,
+        ),
     )

@@ -56,6 +56,7 @@ class LocalHints:
     engine: execution ids to advance. scheduler: new requests or freed capacity (ids are not
     needed, the loop claims what is due). outbox, callbacks, artifact_commits: rows were
     written. nodes: node ids with new commands. watchers: execution ids whose events grew.
+    schedules: one is due sooner than was known.
     """
 
     __slots__ = (
@@ -66,6 +67,7 @@ class LocalHints:
         "nodes",
         "outbox",
         "scheduler",
+        "schedules",
         "watchers",
     )
 
@@ -77,6 +79,7 @@ class LocalHints:
         self.outbox = Wakeup()
         self.callbacks = Wakeup()
         self.artifact_commits = Wakeup()
+        self.schedules = Wakeup()
         self.nodes = IdHints()
         self.watchers = IdHints()
 

@@ -454,6 +454,49 @@ CREATE TABLE public.replicas (
     stamped_at timestamp with time zone DEFAULT public.tdp_now() NOT NULL
 );
 
+CREATE TABLE public.schedule_runs (
+    run_id uuid NOT NULL,
+    schedule_id uuid NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    triggered boolean NOT NULL,
+    status text NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    task text NOT NULL,
+    task_id uuid,
+    live boolean DEFAULT false NOT NULL,
+    failure_count integer DEFAULT 0 NOT NULL,
+    available_at timestamp with time zone,
+    claim_id uuid,
+    created_at timestamp with time zone DEFAULT public.tdp_now() NOT NULL,
+    settled_at timestamp with time zone,
+    CONSTRAINT schedule_runs_check CHECK (((available_at IS NULL) = (status <> ALL (ARRAY['PENDING'::text, 'WAITING'::text])))),
+    CONSTRAINT schedule_runs_check1 CHECK (((settled_at IS NOT NULL) = (status <> ALL (ARRAY['PENDING'::text, 'WAITING'::text])))),
+    CONSTRAINT schedule_runs_check2 CHECK (((task_id IS NOT NULL) = (status = 'STARTED'::text))),
+    CONSTRAINT schedule_runs_status_check CHECK ((status = ANY (ARRAY['PENDING'::text, 'WAITING'::text, 'STARTED'::text, 'SKIPPED'::text, 'MISSED'::text, 'FAILED'::text])))
+);
+
+CREATE TABLE public.schedules (
+    schedule_id uuid NOT NULL,
+    application_id uuid NOT NULL,
+    name text NOT NULL,
+    cron text NOT NULL,
+    time_zone text NOT NULL,
+    overlap text NOT NULL,
+    catch_up interval NOT NULL,
+    task text NOT NULL,
+    version bigint DEFAULT 1 NOT NULL,
+    paused boolean DEFAULT false NOT NULL,
+    pause_reason text DEFAULT ''::text NOT NULL,
+    paused_by text DEFAULT ''::text NOT NULL,
+    next_time timestamp with time zone,
+    created_at timestamp with time zone DEFAULT public.tdp_now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT public.tdp_now() NOT NULL,
+    deleted_at timestamp with time zone,
+    CONSTRAINT schedules_catch_up_check CHECK ((catch_up > '00:00:00'::interval)),
+    CONSTRAINT schedules_name_check CHECK (((char_length(name) >= 1) AND (char_length(name) <= 100))),
+    CONSTRAINT schedules_overlap_check CHECK ((overlap = ANY (ARRAY['ALLOW'::text, 'SKIP'::text, 'BUFFER_ONE'::text, 'CANCEL_OTHER'::text])))
+);
+
 CREATE TABLE public.scheduling_requests (
     execution_id uuid NOT NULL,
     step_key text NOT NULL,
@@ -659,6 +702,12 @@ ALTER TABLE ONLY public.outbox_events
 ALTER TABLE ONLY public.replicas
     ADD CONSTRAINT replicas_pkey PRIMARY KEY (replica_id);
 
+ALTER TABLE ONLY public.schedule_runs
+    ADD CONSTRAINT schedule_runs_pkey PRIMARY KEY (run_id);
+
+ALTER TABLE ONLY public.schedules
+    ADD CONSTRAINT schedules_pkey PRIMARY KEY (schedule_id);
+
 ALTER TABLE ONLY public.scheduling_requests
     ADD CONSTRAINT scheduling_requests_pkey PRIMARY KEY (execution_id, step_key, item_index, attempt_number);
 
@@ -743,6 +792,20 @@ CREATE INDEX outbox_events_ordering ON public.outbox_events USING btree (orderin
 
 CREATE INDEX outbox_events_published ON public.outbox_events USING btree (published_at) WHERE (status = 'PUBLISHED'::text);
 
+CREATE UNIQUE INDEX schedule_runs_due_once ON public.schedule_runs USING btree (schedule_id, due_at) WHERE (NOT triggered);
+
+CREATE INDEX schedule_runs_live ON public.schedule_runs USING btree (schedule_id) WHERE (live OR (available_at IS NOT NULL));
+
+CREATE INDEX schedule_runs_newest ON public.schedule_runs USING btree (schedule_id, due_at DESC, run_id DESC);
+
+CREATE INDEX schedule_runs_open ON public.schedule_runs USING btree (available_at) WHERE (available_at IS NOT NULL);
+
+CREATE INDEX schedules_due ON public.schedules USING btree (next_time) WHERE (next_time IS NOT NULL);
+
+CREATE UNIQUE INDEX schedules_name ON public.schedules USING btree (application_id, name) WHERE (deleted_at IS NULL);
+
+CREATE INDEX schedules_newest ON public.schedules USING btree (application_id, schedule_id DESC) WHERE (deleted_at IS NULL);
+
 CREATE INDEX scheduling_requests_due ON public.scheduling_requests USING btree (available_at) WHERE (status = ANY (ARRAY['PENDING'::text, 'CLAIMED'::text]));
 
 CREATE INDEX scheduling_requests_never ON public.scheduling_requests USING btree (created_at) WHERE ((status = 'PENDING'::text) AND never_satisfiable);
@@ -764,3 +827,9 @@ ALTER TABLE ONLY public.api_keys
 
 ALTER TABLE ONLY public.node_capabilities
     ADD CONSTRAINT node_capabilities_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.nodes(node_id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.schedule_runs
+    ADD CONSTRAINT schedule_runs_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES public.schedules(schedule_id);
+
+ALTER TABLE ONLY public.schedules
+    ADD CONSTRAINT schedules_application_id_fkey FOREIGN KEY (application_id) REFERENCES public.applications(application_id);

@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "conservation": "tools.cli.commands.conservation",
     "task": "tools.cli.commands.task",
     "workflow": "tools.cli.commands.workflow",
+    "schedule": "tools.cli.commands.schedule",
     "node": "tools.cli.commands.node",
     "capability": "tools.cli.commands.capability",
 }

@@ -145,6 +145,22 @@ class TaskIntake:
         task = await self._new_task(identity, application_id, request, facts)
         return await self._accept(task, lookup)
 
+    async def check(self, principal: Principal, request: CreateTask) -> None:
+        """Raise what `create` would refuse the request for now; its key and admission aside.
+
+        Nothing is stored: for schedules, which create their tasks later.
+        """
+        principal.require_scope(Scope.SUBMIT)
+        application_id = _owner(principal, request)
+        # A key that nobody has used, so that no stored answer is found.
+        identity = request_identity(principal, "CheckTask", self._ids.new_id(), _hash_of(request))
+        lookup = IntakeLookup(
+            identity, application_id, request.workflow_name, request.workflow_version
+        )
+        facts = await self._batches.look_up(lookup)
+        _check_fields(request)
+        await self._new_task(identity, application_id, request, facts)
+
     async def _accept(self, task: NewTask, lookup: IntakeLookup) -> Accepted:
         await failpoint("intake.commit.before")
         created = await self._batches.create(task)

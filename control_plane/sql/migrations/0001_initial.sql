@@ -671,6 +671,65 @@ create index artifact_commits_published on artifact_commits (published_at)
     where status = 'PUBLISHED';
 
 ---------------------------------------------------------------------------------------------
+-- Schedules
+---------------------------------------------------------------------------------------------
+
+create table schedules (
+    schedule_id uuid primary key,
+    application_id uuid not null references applications,
+    name text not null check (char_length(name) between 1 and 100),
+    cron text not null,
+    time_zone text not null,
+    overlap text not null check (overlap in ('ALLOW', 'SKIP', 'BUFFER_ONE', 'CANCEL_OTHER')),
+    catch_up interval not null check (catch_up > interval '0'),
+    -- What each run creates, JSON.
+    task text not null,
+    version bigint not null default 1,
+    paused boolean not null default false,
+    pause_reason text not null default '',
+    paused_by text not null default '',
+    -- The next due time; null while paused, once deleted, or if it is never due again.
+    next_time timestamptz,
+    created_at timestamptz not null default tdp_now(),
+    updated_at timestamptz not null default tdp_now(),
+    -- Deleted ones stay, so that replays are answered and their runs are settled.
+    deleted_at timestamptz
+);
+create unique index schedules_name on schedules (application_id, name) where deleted_at is null;
+create index schedules_newest on schedules (application_id, schedule_id desc) where deleted_at is null;
+create index schedules_due on schedules (next_time) where next_time is not null;
+
+-- One due time or one trigger, and what became of it.
+create table schedule_runs (
+    run_id uuid primary key,
+    schedule_id uuid not null references schedules,
+    due_at timestamptz not null,
+    triggered boolean not null,
+    status text not null check (status in ('PENDING', 'WAITING', 'STARTED', 'SKIPPED', 'MISSED', 'FAILED')),
+    reason text not null default '',
+    -- What it creates, as the schedule said when it became due: a repetition is the same request.
+    task text not null,
+    task_id uuid,
+    -- Whether the task was not over when it was last looked at.
+    live boolean not null default false,
+    failure_count integer not null default 0,
+    -- When to look at it; for a claimed one when the claim ends; null once it is settled.
+    available_at timestamptz,
+    -- Set from the first try to create the task on: it may exist although nobody noted it.
+    claim_id uuid,
+    created_at timestamptz not null default tdp_now(),
+    settled_at timestamptz,
+    check ((available_at is null) = (status not in ('PENDING', 'WAITING'))),
+    check ((settled_at is not null) = (status not in ('PENDING', 'WAITING'))),
+    check ((task_id is not null) = (status = 'STARTED'))
+);
+-- A due time is handled once, whoever finds it.
+create unique index schedule_runs_due_once on schedule_runs (schedule_id, due_at) where not triggered;
+create index schedule_runs_open on schedule_runs (available_at) where available_at is not null;
+create index schedule_runs_live on schedule_runs (schedule_id) where live or available_at is not null;
+create index schedule_runs_newest on schedule_runs (schedule_id, due_at desc, run_id desc);
+
+---------------------------------------------------------------------------------------------
 -- What is shown: one place for the columns that every list and look-up has
 ---------------------------------------------------------------------------------------------
 

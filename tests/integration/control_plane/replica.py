@@ -15,6 +15,7 @@ from foundation.secrets import TokenKind, hash_token, new_token
 from tdp.control.v1 import application_service_pb2 as application_pb
 from tdp.control.v1 import application_service_pb2_grpc as application_grpc
 from tdp.control.v1 import node_admin_service_pb2_grpc as node_admin_grpc
+from tdp.control.v1 import schedule_service_pb2_grpc as schedule_grpc
 from tdp.control.v1 import system_service_pb2_grpc as system_grpc
 from tdp.control.v1 import task_service_pb2_grpc as task_grpc
 from tdp.control.v1 import workflow_service_pb2 as workflow_pb
@@ -62,6 +63,10 @@ class Replica:
     @property
     def applications(self) -> application_grpc.ApplicationServiceStub:
         return application_grpc.ApplicationServiceStub(self.channel)
+
+    @property
+    def schedules(self) -> schedule_grpc.ScheduleServiceStub:
+        return schedule_grpc.ScheduleServiceStub(self.channel)
 
     @property
     def system(self) -> system_grpc.SystemServiceStub:

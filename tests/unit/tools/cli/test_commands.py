@@ -21,6 +21,19 @@ from tools.cli.commands import dev
 from tools.cli.connection import Connection, NotConfiguredError
 from tools.cli.output import ExitCode, report_error
 
+SCHEDULE_ACTS = (
+    "create",
+    "update",
+    "get",
+    "list",
+    "pause",
+    "resume",
+    "delete",
+    "trigger",
+    "runs",
+    "upcoming",
+)
+
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     """Run `tdp` in this process; answer its exit status."""
@@ -53,6 +66,7 @@ def test_each_command_explains_itself(
         ("task", "watch"),
         ("workflow", "publish"),
         ("workflow", "list"),
+        *(("schedule", one) for one in SCHEDULE_ACTS),
         ("node", "list"),
         ("node", "cordon"),
         ("node", "uncordon"),

@@ -1,0 +1,1 @@
+"""Schedules: tasks that the calendar creates."""
