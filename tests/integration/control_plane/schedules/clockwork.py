@@ -11,6 +11,7 @@ from control_plane.adapters.outbound.postgres.intake_store import PostgresIntake
 from control_plane.adapters.outbound.postgres.schedule_run_store import PostgresDueRuns
 from control_plane.adapters.outbound.postgres.schedule_store import PostgresScheduleStore
 from control_plane.adapters.outbound.postgres.snapshots import WorkflowSnapshots
+from control_plane.adapters.outbound.postgres.task_acts import TaskActs
 from control_plane.adapters.outbound.postgres.workflow_store import PostgresWorkflowStore
 from control_plane.core.applications.endpoints import EndpointPolicy
 from control_plane.core.executions.admission import Admission
@@ -80,7 +81,8 @@ class Clockwork:
             hints,
             EndpointPolicy(insecure_allowed=False, private_allowed=False),
         )
-        control_store = PostgresTaskControlStore(database, WorkflowSnapshots(compiled), IDS, CLOCK)
+        acts = TaskActs(WorkflowSnapshots(compiled), IDS, CLOCK)
+        control_store = PostgresTaskControlStore(database, acts, IDS)
         control = TaskControl(control_store, queries, hints)
         self.starter = IntakeTaskStarter(intake, control)
 
