@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 
@@ -166,7 +167,7 @@ class GatewayClient:
             if last_id:
                 headers["last-event-id"] = last_id
             try:
-                path = f"/orders/{order_id}/events"
+                path = f"/orders/{segment(order_id)}/events"
                 async with self._response("GET", path, headers=headers) as response:
                     async for event in _parsed(response.content):
                         last_id, failures = event.event_id or last_id, 0
@@ -220,6 +221,11 @@ class GatewayClient:
             ) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnavailableError(f"{self._url} does not answer: {error}") from error
+
+
+def segment(text: str) -> str:
+    """Return a text as one segment of a path, whatever a person typed."""
+    return quote(text, safe="")
 
 
 def _remove(place: Path) -> None:

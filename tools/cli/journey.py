@@ -18,8 +18,8 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from foundation.errors import InternalError
-from tools.cli.gateway_client import GatewayClient
+from foundation.errors import InternalError, InvalidArgumentError
+from tools.cli.gateway_client import GatewayClient, segment
 from tools.cli.output import ExitCode, err, plain, status_style
 
 FINAL_STATUSES: Final = frozenset({"COMPLETED", "NEEDS_ATTENTION", "CANCELED"})
@@ -31,6 +31,7 @@ _EXIT_CODES: Final[Mapping[str, ExitCode]] = {
 _SETTLED: Final = frozenset({"DURABLE", "NOT_APPLICABLE"})
 _LOOK_PERIOD_S: Final = 0.2
 _PERCENT: Final = 100
+WATERMARK_CHARS_MAX: Final = 100
 Document = dict[str, Any]
 
 
@@ -65,6 +66,22 @@ def new_idempotency_key() -> str:
     return f"cli-{uuid.uuid4()}"
 
 
+def watermark(text: str) -> str:
+    """Return the text if it can be a watermark, before anything is started or uploaded for it.
+
+    Raises InvalidArgumentError for more than 100 characters and for blanks alone; empty stands
+    for no watermark.
+    """
+    trimmed = text.strip()
+    if text and not trimmed:
+        raise InvalidArgumentError("the watermark is blank: give a text, or none to clean only")
+    if len(trimmed) > WATERMARK_CHARS_MAX:
+        raise InvalidArgumentError(
+            f"the watermark has {len(trimmed)} characters: at most {WATERMARK_CHARS_MAX} are taken"
+        )
+    return trimmed
+
+
 async def upload(client: GatewayClient, path: Path) -> str:
     """Upload a ZIP and answer the asset's id; the gateway has verified it then."""
     with bars(DownloadColumn()) as progress:
@@ -81,7 +98,18 @@ async def place(client: GatewayClient, draft: OrderDraft) -> Document:
 
 async def get_order(client: GatewayClient, order_id: str) -> Document:
     """Read the order."""
-    return await client.get(f"/orders/{order_id}")
+    return await client.get(f"/orders/{segment(order_id)}")
+
+
+async def cancel(client: GatewayClient, order_id: str, reason: str, key: str) -> Document:
+    """Ask that the order be cancelled; one that is over is answered as it is."""
+    return await client.post(f"/orders/{segment(order_id)}/cancel", {"reason": reason}, key=key)
+
+
+async def rerun(client: GatewayClient, order_id: str, mode: str, reason: str, key: str) -> Document:
+    """Run a finished order again."""
+    body = {"mode": mode, "reason": reason}
+    return await client.post(f"/orders/{segment(order_id)}/rerun", body, key=key)
 
 
 async def changes(client: GatewayClient, order_id: str) -> AsyncGenerator[Document, None]:
@@ -118,7 +146,7 @@ def _move(progress: Progress, bar: TaskID, change: Document) -> None:
 
 async def get_evidence(client: GatewayClient, order_id: str) -> Document:
     """Read the ladder as it stands."""
-    return await client.get(f"/orders/{order_id}/evidence")
+    return await client.get(f"/orders/{segment(order_id)}/evidence")
 
 
 async def settled_evidence(client: GatewayClient, order_id: str, patience_s: float) -> Document:
@@ -141,7 +169,7 @@ async def list_artifacts(client: GatewayClient, order_id: str) -> Sequence[Docum
     cursor = ""
     while True:
         query = {"cursor": cursor} if cursor else {}
-        page = await client.get(f"/orders/{order_id}/artifacts", **query)
+        page = await client.get(f"/orders/{segment(order_id)}/artifacts", **query)
         found += page["artifacts"]
         cursor = page.get("next_cursor") or ""
         if not cursor:
@@ -160,7 +188,7 @@ async def fetch_artifacts(
         bar = progress.add_task("download", total=sum(one["size_bytes"] for one in artifacts))
         for artifact, place in zip(artifacts, places, strict=True):
             await client.download(
-                f"/orders/{order_id}/artifacts/{artifact['artifact_id']}/download",
+                f"/orders/{segment(order_id)}/artifacts/{artifact['artifact_id']}/download",
                 place,
                 lambda count: progress.advance(bar, count),
                 sha256=artifact.get("sha256") or "",

@@ -68,6 +68,7 @@ def main() -> None:
     try:
         app()
     except TdpError as error:
-        sys.exit(report_error(error))
+        # The command that would know has failed; whoever asked for JSON reads JSON.
+        sys.exit(report_error(error, as_json="--json" in sys.argv))
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)

@@ -65,15 +65,36 @@ def table(title: str, *columns: str) -> Table:
     return made
 
 
-def report_error(error: TdpError) -> ExitCode:
-    """Write what was wrong to standard error and return the exit status for it."""
+def report_error(error: TdpError, *, as_json: bool = False) -> ExitCode:
+    """Write what was wrong to standard error and return the exit status for it.
+
+    As JSON it is one line: {"error": {reason, message, retryable, field_violations}}.
+    """
+    if as_json:
+        sys.stderr.write(json.dumps({"error": _document(error)}, ensure_ascii=False) + "\n")
+    else:
+        _print_error(error)
+    if error.code in _UNREACHABLE:
+        return ExitCode.UNREACHABLE
+    return ExitCode.FAILED if error.code in _FAILED else ExitCode.REFUSED
+
+
+def _document(error: TdpError) -> dict[str, object]:
+    return {
+        "reason": error.reason,
+        "message": error.message,
+        "retryable": error.retryable,
+        "field_violations": [
+            {"field": one.field, "description": one.description} for one in error.field_violations
+        ],
+    }
+
+
+def _print_error(error: TdpError) -> None:
     err.print(f"[bold red]{error.reason}[/] {plain(error.message)}")
     unsaid = (one for one in error.field_violations if one.description not in error.message)
     for violation in unsaid:
         err.print(f"  [bold]{violation.field}[/]: {plain(violation.description)}")
-    if error.code in _UNREACHABLE:
-        return ExitCode.UNREACHABLE
-    return ExitCode.FAILED if error.code in _FAILED else ExitCode.REFUSED
 
 
 def status_style(status: str) -> str:

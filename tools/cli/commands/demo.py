@@ -50,7 +50,7 @@ def demo(
       tdp demo --zip photos.zip --text "© Ada 2031" --out results
       tdp demo --keep-data .data/dev
     """
-    request = _Request(archive, text, folder, keep_data)
+    request = _Request(archive, journey.watermark(text), folder, keep_data)
     with tempfile.TemporaryDirectory(prefix="tdp-demo-", ignore_cleanup_errors=True) as scratch:
         raise typer.Exit(run(_demo(Path(scratch), request, as_json=as_json)))
 

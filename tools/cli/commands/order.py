@@ -1,5 +1,6 @@
 """`tdp order`: upload an archive and order its processing, follow it, fetch what came out."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,10 @@ from tools.cli.output import ExitCode, err, out, plain, show, status_style, tabl
 
 app = group("Order the processing of an archive, follow it, and fetch what came out.")
 OrderId = Annotated[str, typer.Argument(help="The order's id.")]
+Reason = Annotated[str, typer.Option(help="Why; kept with the order.")]
+Key = Annotated[
+    str, typer.Option("--idempotency-key", help="Repeating with the same key does nothing twice.")
+]
 _PAGE_SIZE_MAX = 200
 
 
@@ -52,7 +57,7 @@ def create(
         raise InvalidArgumentError("give a ZIP to upload, or --asset with the id of one, not both")
     key = idempotency_key or journey.new_idempotency_key()
     chosen = name or (archive.stem if archive is not None else f"asset {asset}")
-    draft = journey.OrderDraft(chosen, text, asset, key)
+    draft = journey.OrderDraft(chosen, journey.watermark(text), asset, key)
     raise typer.Exit(run(_create(archive, draft, wait=wait, as_json=as_json)))
 
 
@@ -91,6 +96,43 @@ def watch(order_id: OrderId, *, as_json: Json = False) -> None:
       tdp order watch 0190a5c2-7f4e-7cc3-98c4-dc0c0c07398f --json
     """
     raise typer.Exit(run(_watch(order_id, as_json=as_json)))
+
+
+@app.command()
+def cancel(
+    order_id: OrderId,
+    *,
+    reason: Reason = "",
+    idempotency_key: Key = "",
+    as_json: Json = False,
+) -> None:
+    """Cancel an order; one that is over stays as it is, and says so.
+
+    Example:
+      tdp order cancel 0190a5c2-7f4e-7cc3-98c4-dc0c0c07398f --reason "wrong archive"
+    """
+    key = idempotency_key or journey.new_idempotency_key()
+    run(_act(lambda client: journey.cancel(client, order_id, reason, key), as_json=as_json))
+
+
+@app.command()
+def rerun(
+    order_id: OrderId,
+    *,
+    mode: Annotated[str, typer.Option(help="What runs again; FROM_SCRATCH is everything.")] = (
+        "FROM_SCRATCH"
+    ),
+    reason: Reason = "",
+    idempotency_key: Key = "",
+    as_json: Json = False,
+) -> None:
+    """Run a finished order again.
+
+    Example:
+      tdp order rerun 0190a5c2-7f4e-7cc3-98c4-dc0c0c07398f --reason "new font"
+    """
+    key = idempotency_key or journey.new_idempotency_key()
+    run(_act(lambda client: journey.rerun(client, order_id, mode, reason, key), as_json=as_json))
 
 
 @app.command()
@@ -140,6 +182,12 @@ async def _wait(client: GatewayClient, order_id: str, *, as_json: bool) -> ExitC
     order = await journey.follow(client, order_id, lambda _change: None)
     show(order, as_json=as_json, render=lambda console: _render(console, order))
     return journey.exit_code(order)
+
+
+async def _act(action: Callable[[GatewayClient], Awaitable[Document]], *, as_json: bool) -> None:
+    async with _client() as client:
+        order = await action(client)
+    show(order, as_json=as_json, render=lambda console: _render(console, order))
 
 
 async def _get(order_id: str, *, as_json: bool) -> None:

@@ -16,6 +16,7 @@ from foundation.errors import (
     TdpError,
     UnavailableError,
 )
+from tools.cli import journey
 from tools.cli import main as cli
 from tools.cli.commands import dev
 from tools.cli.connection import Connection, NotConfiguredError
@@ -61,6 +62,8 @@ def test_each_command_explains_itself(
         ("order", "list"),
         ("order", "watch"),
         ("order", "download"),
+        ("order", "cancel"),
+        ("order", "rerun"),
         ("task", "get"),
         ("task", "list"),
         ("task", "watch"),
@@ -122,6 +125,37 @@ def test_create_wants_one_source(
         assert run(monkeypatch, "order", "create", *arguments) == ExitCode.REFUSED
         assert "not both" in capsys.readouterr().err
     assert run(monkeypatch, "order", "create", str(tmp_path / "none.zip")) == ExitCode.REFUSED
+
+
+@pytest.mark.parametrize("text", [" ", "字" * 101])
+@pytest.mark.parametrize("command", ["demo", "order"])
+def test_a_watermark_that_cannot_be_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    command: str,
+    text: str,
+) -> None:
+    """Neither a stack nor an upload is begun for it; a hundred characters are taken."""
+    path = tmp_path / "a.zip"
+    path.write_bytes(b"PK")
+    arguments = ("demo",) if command == "demo" else ("order", "create", str(path))
+    assert run(monkeypatch, *arguments, "--text", text) == ExitCode.REFUSED
+    assert "watermark" in capsys.readouterr().err
+    assert journey.watermark("字" * 100) == "字" * 100
+
+
+def test_whoever_asks_for_json_reads_errors_as_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """One line on standard error with reason and message; nothing on standard output."""
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, "order", "list", "--json") == ExitCode.REFUSED
+    written = capsys.readouterr()
+    error = json.loads(written.err)["error"]
+    assert (error["reason"], error["retryable"]) == (NotConfiguredError.reason, False)
+    assert "TDP_CLI_GATEWAY_URL" in error["message"]
+    assert written.out == ""
 
 
 @pytest.mark.parametrize(

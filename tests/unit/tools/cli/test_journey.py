@@ -119,3 +119,24 @@ def test_the_sample_is_messy_and_always_the_same(tmp_path: Path) -> None:
         ".txt",
     ):
         assert any(part in name for name in names)
+
+
+async def test_an_id_is_one_segment_whatever_it_holds() -> None:
+    """No id reaches another route; actions carry their reason and the key that repeats them."""
+    seen: list[tuple[str, str | None, object]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        body = await request.json() if request.body_exists else None
+        seen.append((request.raw_path, request.headers.get("idempotency-key"), body))
+        return web.json_response({})
+
+    async with served(answer) as client:
+        await journey.get_order(client, "../assets?x")
+        await journey.cancel(client, "o/1", "wrong", "key-1")
+        await journey.rerun(client, "o 1", "FROM_SCRATCH", "again", "key-2")
+
+    assert seen == [
+        ("/api/v1/orders/..%2Fassets%3Fx", None, None),
+        ("/api/v1/orders/o%2F1/cancel", "key-1", {"reason": "wrong"}),
+        ("/api/v1/orders/o%201/rerun", "key-2", {"mode": "FROM_SCRATCH", "reason": "again"}),
+    ]
