@@ -93,9 +93,11 @@ class World:
         draft = journey.OrderDraft("acceptance", text, asset_id, key or unique("order"))
         return await journey.place(client, draft)
 
-    async def finished(self, client: GatewayClient, order_id: str) -> Document:
+    async def finished(
+        self, client: GatewayClient, order_id: str, patience_s: float = PATIENCE_S
+    ) -> Document:
         """Wait for the order's final status, told by its live events."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(patience_s):
             async for _change in journey.changes(client, order_id):
                 pass
         return await journey.get_order(client, order_id)
