@@ -44,6 +44,7 @@ from control_plane.core.executions.admission import Admission
 from control_plane.core.executions.bulk import BulkTasks
 from control_plane.core.executions.control import TaskControl
 from control_plane.core.executions.intake import TaskIntake
+from control_plane.core.executions.operations import ExecutionOperations
 from control_plane.core.executions.queries import ExecutionQueries
 from control_plane.core.executions.watching import WatchHub
 from control_plane.core.grants.application import Grants
@@ -300,6 +301,7 @@ class ControlPlane:
                 queries=self.queries,
                 control=self.control,
                 bulk=BulkTasks(self.stores.bulk, self.hints),
+                operations=ExecutionOperations(self.stores.operations, self.queries, self.hints),
                 hub=self.watch_hub,
                 explanations=Explanations(
                     self.stores.standing, self.stores.scheduling, self.settings.scheduling_ttl_s

@@ -25,6 +25,7 @@ from control_plane.adapters.outbound.postgres.node_management_store import (
     PostgresNodeManagementStore,
 )
 from control_plane.adapters.outbound.postgres.node_store import PostgresNodeStore
+from control_plane.adapters.outbound.postgres.operation_store import PostgresOperationStore
 from control_plane.adapters.outbound.postgres.outcome_writer import OutcomeWriter
 from control_plane.adapters.outbound.postgres.schedule_run_store import PostgresDueRuns
 from control_plane.adapters.outbound.postgres.schedule_store import PostgresScheduleStore
@@ -70,6 +71,7 @@ class Stores:
     reader: PostgresExecutionReader
     control: PostgresTaskControlStore
     bulk: PostgresBulkStore
+    operations: PostgresOperationStore
     evidence: PostgresEvidenceReader
     engine: PostgresEngineStore
     scheduling: PostgresSchedulingStore
@@ -101,6 +103,7 @@ def stores_of(plane: Composed) -> Stores:
         reader=PostgresExecutionReader(database),
         control=PostgresTaskControlStore(database, acts, ids),
         bulk=PostgresBulkStore(database, acts, ids),
+        operations=PostgresOperationStore(database, snapshots, ids),
         evidence=PostgresEvidenceReader(database),
         engine=engine,
         scheduling=PostgresSchedulingStore(

@@ -576,8 +576,8 @@ CREATE VIEW public.shown_executions AS
     completed_at,
         CASE
             WHEN (completed_at IS NOT NULL) THEN ''::text
-            WHEN (quarantined_at IS NOT NULL) THEN ((('Set aside after '::text || advance_failures) || ' failed advances: '::text) || COALESCE(advance_error, ''::text))
-            WHEN paused THEN 'Paused by an operator: resume it.'::text
+            WHEN (quarantined_at IS NOT NULL) THEN (((('Set aside after '::text || advance_failures) || ' failed advances: '::text) || COALESCE(advance_error, ''::text)) || ' Resume it to try again.'::text)
+            WHEN paused THEN (('Paused'::text || COALESCE((' since '::text || public.moment_text(paused_at)), ''::text)) || ': resume it.'::text)
             ELSE COALESCE(( SELECT ((('Step '::text || waiting.step_key) || ' '::text) || waiting.sentence)
                FROM public.waiting_steps waiting
               WHERE ((waiting.execution_id = execution.execution_id) AND waiting.is_explained)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from control_plane.adapters.inbound import task_messages as messages
 from control_plane.adapters.inbound.grpc_task_bulk import BulkTaskCalls, rerun_mode
+from control_plane.adapters.inbound.grpc_task_operations import OperationCalls
 from control_plane.adapters.inbound.messages import outcome
 from control_plane.adapters.inbound.pages import next_page, page_of
 from control_plane.core.engine.reuse import Reuse
@@ -13,6 +14,7 @@ from control_plane.core.executions.control import TaskControl
 from control_plane.core.executions.domain import StepKey, StepRef
 from control_plane.core.executions.filters import parse_filter
 from control_plane.core.executions.intake import CreateTask, TaskIntake
+from control_plane.core.executions.operations import ExecutionOperations
 from control_plane.core.executions.queries import ExecutionQueries, owner_of_list
 from control_plane.core.executions.watching import WatchHub, watch
 from control_plane.core.paging import page_position, page_size
@@ -34,11 +36,12 @@ class TaskUseCases:
     queries: ExecutionQueries
     control: TaskControl
     bulk: BulkTasks
+    operations: ExecutionOperations
     hub: WatchHub
     explanations: Explanations
 
 
-class TaskServicer(BulkTaskCalls, pb_grpc.TaskServiceServicer):
+class TaskServicer(BulkTaskCalls, OperationCalls, pb_grpc.TaskServiceServicer):
     """Serves tdp.control.v1.TaskService; RPCs that are not here answer UNIMPLEMENTED."""
 
     def __init__(self, use_cases: TaskUseCases) -> None:
@@ -46,6 +49,7 @@ class TaskServicer(BulkTaskCalls, pb_grpc.TaskServiceServicer):
         self._queries = use_cases.queries
         self._control = use_cases.control
         self._bulk = use_cases.bulk
+        self._operations = use_cases.operations
         self._hub = use_cases.hub
         self._explanations = use_cases.explanations
 

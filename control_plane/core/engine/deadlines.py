@@ -29,6 +29,33 @@ def wait_deadline_at(timeouts: StepTimeouts, ready_at: datetime) -> datetime | N
     return _after(ready_at, timeouts.total)
 
 
+def total_deadline_at(timeouts: StepTimeouts, ready_at: datetime) -> datetime | None:
+    """When the step's total time is over, which no pause stops; None without one."""
+    return _after(ready_at, timeouts.total)
+
+
+def resumed_deadline_at(
+    timeouts: StepTimeouts,
+    *,
+    ready_at: datetime,
+    available_at: datetime,
+    deadline_at: datetime,
+    paused_at: datetime,
+    now: datetime,
+) -> datetime:
+    """When a READY step times out after a pause from `paused_at` until `now`.
+
+    `deadline_at` is what held before. Only queue time stood still, and only as far as it had
+    begun: `available_at` is when this attempt might have been dispatched.
+    """
+    total_at = _after(ready_at, timeouts.total)
+    if timeouts.queue is None or (total_at is not None and deadline_at >= total_at):
+        return deadline_at
+    stood_still = max(now - max(paused_at, available_at), timedelta(0))
+    moved_at = deadline_at + stood_still
+    return moved_at if total_at is None else min(moved_at, total_at)
+
+
 def _after(start: datetime, span: timedelta | None) -> datetime | None:
     return None if span is None else start + span
 

@@ -25,7 +25,7 @@ from control_plane.core.engine.items import (
     progress_of_items,
 )
 from control_plane.core.engine.opening import dependencies_complete, open_instance
-from control_plane.core.engine.timeouts import is_timed, time_out
+from control_plane.core.engine.timeouts import due_at, time_out
 from control_plane.core.engine.workspace import Workspace
 from control_plane.core.errors import DocumentInvalidError
 from control_plane.core.executions.domain import ExecutionEventType, StepRef, event_for
@@ -283,7 +283,7 @@ class _Summary:
     def _next_due_at(self, progress_due_at: datetime | None) -> datetime | None:
         if self._end is not None and self._end.is_over:
             return None
-        moments = [one.deadline_at for one in self._work.instances() if is_timed(self._work, one)]
+        moments = [due_at(self._work, one) for one in self._work.instances()]
         moments.append(progress_due_at)
         if self._end is None:
             moments.append(self._facts.deadline_at)

@@ -71,6 +71,10 @@ class ExecutionReader(Protocol):
         """Read up to `limit` attempts after an attempt id, oldest first; "" means every step."""
         ...
 
+    async def attempt(self, execution_id: str, attempt_id: str) -> AttemptView | None:
+        """Read one attempt of an execution."""
+        ...
+
     async def timeline(
         self, execution_id: str, after_id: int, limit: int
     ) -> Sequence[TimelineView]:
@@ -113,4 +117,23 @@ class ExecutionQueries:
         found = await self.reader.execution(wanted, owner_of_view(principal))
         if found is None:
             raise ExecutionNotFoundError(f"there is no execution {wanted}: check its id")
+        return found
+
+    async def step(
+        self, principal: Principal, execution_id: str, position: int, item_index: int
+    ) -> StepView:
+        """Read one step instance by its place in the definition; ExecutionNotFoundError."""
+        execution = await self.execution(principal, execution_id)
+        before = (position, item_index - 1)
+        (found,) = await self.reader.steps(execution.execution_id, before, 1)
+        return found
+
+    async def attempt(
+        self, principal: Principal, execution_id: str, attempt_id: str
+    ) -> AttemptView:
+        """Read one attempt of an execution; ExecutionNotFoundError."""
+        execution = await self.execution(principal, execution_id)
+        found = await self.reader.attempt(execution.execution_id, attempt_id)
+        if found is None:
+            raise ExecutionNotFoundError(f"attempt {attempt_id} was removed with its execution")
         return found

@@ -785,8 +785,9 @@ select
         when execution.completed_at is not null then ''
         when execution.quarantined_at is not null then
             'Set aside after ' || execution.advance_failures || ' failed advances: '
-            || coalesce(execution.advance_error, '')
-        when execution.paused then 'Paused by an operator: resume it.'
+            || coalesce(execution.advance_error, '') || ' Resume it to try again.'
+        when execution.paused then
+            'Paused' || coalesce(' since ' || moment_text(execution.paused_at), '') || ': resume it.'
         else coalesce((
             select 'Step ' || waiting.step_key || ' ' || waiting.sentence
             from waiting_steps as waiting

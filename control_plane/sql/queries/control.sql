@@ -23,13 +23,15 @@ order by executions.execution_id
 for update;
 
 -- name: start_canceling
--- purpose: makes live executions CANCELING and due for the engine
+-- purpose: makes live executions CANCELING and due for the engine, also those that were set aside
 update executions
 set
     status = 'CANCELING',
     version = version + 1,
     last_sequence = last_sequence + 1,
-    next_due_at = tdp_now()
+    next_due_at = tdp_now(),
+    quarantined_at = null,
+    advance_failures = 0
 where execution_id = any($1::uuid[]);
 
 -- name: insert_rerun

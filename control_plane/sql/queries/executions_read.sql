@@ -100,6 +100,7 @@ where
     execution_id = $1
     and ($2 = '' or step_key = $2)
     and ($3::uuid is null or attempt_id > $3)
+    and ($5::uuid is null or attempt_id = $5)
 order by attempt_id
 limit $4;
 

@@ -384,8 +384,20 @@ where request.execution_id = given.execution_id
 
 -- name: release_requests
 -- purpose: makes the waiting requests of an execution due at once, as when it is resumed
+-- The execution is locked. A request that is being dispatched just now is left out: its dispatch
+-- waits for the execution and sees it resumed.
+with waiting as materialized (
+    select step_key, item_index, attempt_number
+    from scheduling_requests
+    where execution_id = $1
+        and status = 'PENDING'
+        and reasons is not null
+    for update skip locked
+)
 update scheduling_requests
 set available_at = tdp_now()
-where execution_id = $1
-    and status = 'PENDING'
-    and reasons is not null;
+from waiting
+where scheduling_requests.execution_id = $1
+    and scheduling_requests.step_key = waiting.step_key
+    and scheduling_requests.item_index = waiting.item_index
+    and scheduling_requests.attempt_number = waiting.attempt_number;

@@ -124,6 +124,21 @@ class Replica:
         )
         return metadata_of(key)
 
+    async def reading_key(self, name: str) -> Metadata:
+        """Register an application and return the metadata of a key that only reads."""
+        application_id, _ = await self.register(name)
+        key = new_token(TokenKind.API_KEY)
+        await self.applications.CreateApiKey(
+            application_pb.CreateApiKeyRequest(
+                idempotency_key=f"reading-{name}",
+                application_id=application_id,
+                key_sha256=hash_token(key),
+                scopes=[application_pb.API_KEY_SCOPE_READ],
+            ),
+            metadata=self.admin,
+        )
+        return metadata_of(key)
+
 
 def settings_for(dsn: str, nats_url: str, admin_key: str) -> ControlPlaneSettings:
     return ControlPlaneSettings(

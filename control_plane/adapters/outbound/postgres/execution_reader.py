@@ -78,9 +78,16 @@ class PostgresExecutionReader:
     ) -> Sequence[AttemptView]:
         """Read up to `limit` attempts after an attempt id, oldest first; "" means every step."""
         rows = await self._database.fetch(
-            _SQL.list_attempts, execution_id, step_key, after_id, limit
+            _SQL.list_attempts, execution_id, step_key, after_id, limit, None
         )
         return [_attempt(row) for row in rows]
+
+    async def attempt(self, execution_id: str, attempt_id: str) -> AttemptView | None:
+        """Read one attempt of an execution."""
+        row = await self._database.fetchrow(
+            _SQL.list_attempts, execution_id, "", None, 1, attempt_id
+        )
+        return None if row is None else _attempt(row)
 
     async def timeline(
         self, execution_id: str, after_id: int, limit: int

@@ -239,22 +239,6 @@ def test_work_that_is_complete_at_the_deadline_succeeds() -> None:
     assert world.status == "SUCCEEDED"
 
 
-def test_queue_time_runs_out_unless_paused() -> None:
-    """A READY step times out, its request is voided; a pause stops that clock."""
-    world = World(workflow(step("a", timeouts={"queue": "5s"})))
-    world.wake()
-    assert world.next_due_at == world.step("a").deadline_at
-    world.pass_time(5)
-    world.facts = replace(world.facts, paused=True)
-    assert world.wake().changes_nothing
-    assert world.next_due_at == world.facts.deadline_at
-    world.facts = replace(world.facts, paused=False)
-    assert len(world.wake().voids) == 1
-    assert world.step("a").status is StepStatus.TIMED_OUT
-    assert world.status == "FAILED"
-    assert "QUEUE_TIMED_OUT" in world.facts.failure_json
-
-
 def test_an_approval_waits_and_times_out() -> None:
     """No request is made for it; its signal completes it, its deadline ends it."""
     flow = workflow(

@@ -1130,9 +1130,11 @@ class SignalStepRequest(_message.Message):
     item_index: _builtins.int
     """The for_each index; -1 without for_each."""
     approved: _builtins.bool
-    """Whether the approval is given; false fails the step."""
+    """Whether the approval is given; false fails the step with the reason APPROVAL_REJECTED."""
     payload_json: _builtins.str
-    """Becomes the step's output together with who signalled; empty means {}."""
+    """Any JSON document; empty means {}. The output of an approved step is an object with approved (true),
+    signaled_by (application:<id> or operator:<name>), signaled_at, reason, and this as payload.
+    """
     reason: _builtins.str
     """Why, at most 500 characters."""
     def __init__(
@@ -1290,7 +1292,7 @@ class PauseExecutionResponse(_message.Message):
     """Whether this call paused it."""
     @_builtins.property
     def execution(self) -> _task_pb2.Execution:
-        """The execution after the request."""
+        """The execution after the request; one that was paused before is answered as it is."""
 
     def __init__(
         self,

@@ -274,35 +274,44 @@ class TaskServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SignalStep(self, request, context):
-        """SignalStep answers a waiting approval. FAILED_PRECONDITION: the step is not waiting. NOT_FOUND, ALREADY_EXISTS.
+        """SignalStep answers a waiting approval; signal and time-out are decided under the execution's lock, the
+        first commit wins. FAILED_PRECONDITION: the step is not waiting, yet or any more (STEP_NOT_WAITING), or
+        the execution is over or being cancelled. NOT_FOUND, ALREADY_EXISTS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SkipStep(self, request, context):
-        """SkipStep ends a step that has not started as SKIPPED. FAILED_PRECONDITION: it has started. NOT_FOUND, ALREADY_EXISTS.
+        """SkipStep ends a step that has not started, or waits for its next attempt, as SKIPPED; a for_each step
+        together with its items. One that is SKIPPED already is answered. FAILED_PRECONDITION: it, or an item
+        of it, has started (STEP_STARTED), or the execution is over or being cancelled. NOT_FOUND, ALREADY_EXISTS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PauseExecution(self, request, context):
-        """PauseExecution stops dispatching; running attempts go on. FAILED_PRECONDITION: terminal. NOT_FOUND, ALREADY_EXISTS.
+        """PauseExecution stops dispatching; running attempts go on, and approvals may be answered. It stops queue
+        time only, no other time-out. FAILED_PRECONDITION: over or being cancelled. NOT_FOUND, ALREADY_EXISTS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResumeExecution(self, request, context):
-        """ResumeExecution undoes a pause. FAILED_PRECONDITION: terminal. NOT_FOUND, ALREADY_EXISTS.
+        """ResumeExecution undoes a pause: what was left of queue times is left of them now. It also lets an
+        execution that was set aside, because its advance kept failing, be tried again.
+        FAILED_PRECONDITION: terminal. NOT_FOUND, ALREADY_EXISTS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExtendAttempt(self, request, context):
-        """ExtendAttempt moves a running attempt's run time-out. FAILED_PRECONDITION: it is not running. NOT_FOUND, ALREADY_EXISTS.
+        """ExtendAttempt moves a live attempt's run time-out here and on its node, beyond the step's total time-out
+        if need be; the execution's own stays. FAILED_PRECONDITION: the attempt is over, has its result, was
+        told to stop or is out of time (ATTEMPT_NOT_RUNNING). NOT_FOUND, ALREADY_EXISTS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

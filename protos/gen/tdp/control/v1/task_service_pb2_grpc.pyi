@@ -69,15 +69,29 @@ class TaskServiceStub:
     ExplainScheduling: _aio.UnaryUnaryMultiCallable[_task_service_pb2.ExplainSchedulingRequest, _task_service_pb2.ExplainSchedulingResponse]
     """ExplainScheduling says for each node why it does or does not qualify for a step. NOT_FOUND."""
     SignalStep: _aio.UnaryUnaryMultiCallable[_task_service_pb2.SignalStepRequest, _task_service_pb2.SignalStepResponse]
-    """SignalStep answers a waiting approval. FAILED_PRECONDITION: the step is not waiting. NOT_FOUND, ALREADY_EXISTS."""
+    """SignalStep answers a waiting approval; signal and time-out are decided under the execution's lock, the
+    first commit wins. FAILED_PRECONDITION: the step is not waiting, yet or any more (STEP_NOT_WAITING), or
+    the execution is over or being cancelled. NOT_FOUND, ALREADY_EXISTS.
+    """
     SkipStep: _aio.UnaryUnaryMultiCallable[_task_service_pb2.SkipStepRequest, _task_service_pb2.SkipStepResponse]
-    """SkipStep ends a step that has not started as SKIPPED. FAILED_PRECONDITION: it has started. NOT_FOUND, ALREADY_EXISTS."""
+    """SkipStep ends a step that has not started, or waits for its next attempt, as SKIPPED; a for_each step
+    together with its items. One that is SKIPPED already is answered. FAILED_PRECONDITION: it, or an item
+    of it, has started (STEP_STARTED), or the execution is over or being cancelled. NOT_FOUND, ALREADY_EXISTS.
+    """
     PauseExecution: _aio.UnaryUnaryMultiCallable[_task_service_pb2.PauseExecutionRequest, _task_service_pb2.PauseExecutionResponse]
-    """PauseExecution stops dispatching; running attempts go on. FAILED_PRECONDITION: terminal. NOT_FOUND, ALREADY_EXISTS."""
+    """PauseExecution stops dispatching; running attempts go on, and approvals may be answered. It stops queue
+    time only, no other time-out. FAILED_PRECONDITION: over or being cancelled. NOT_FOUND, ALREADY_EXISTS.
+    """
     ResumeExecution: _aio.UnaryUnaryMultiCallable[_task_service_pb2.ResumeExecutionRequest, _task_service_pb2.ResumeExecutionResponse]
-    """ResumeExecution undoes a pause. FAILED_PRECONDITION: terminal. NOT_FOUND, ALREADY_EXISTS."""
+    """ResumeExecution undoes a pause: what was left of queue times is left of them now. It also lets an
+    execution that was set aside, because its advance kept failing, be tried again.
+    FAILED_PRECONDITION: terminal. NOT_FOUND, ALREADY_EXISTS.
+    """
     ExtendAttempt: _aio.UnaryUnaryMultiCallable[_task_service_pb2.ExtendAttemptRequest, _task_service_pb2.ExtendAttemptResponse]
-    """ExtendAttempt moves a running attempt's run time-out. FAILED_PRECONDITION: it is not running. NOT_FOUND, ALREADY_EXISTS."""
+    """ExtendAttempt moves a live attempt's run time-out here and on its node, beyond the step's total time-out
+    if need be; the execution's own stays. FAILED_PRECONDITION: the attempt is over, has its result, was
+    told to stop or is out of time (ATTEMPT_NOT_RUNNING). NOT_FOUND, ALREADY_EXISTS.
+    """
     RedeliverCallbacks: _aio.UnaryUnaryMultiCallable[_task_service_pb2.RedeliverCallbacksRequest, _task_service_pb2.RedeliverCallbacksResponse]
     """RedeliverCallbacks makes DEAD or delivered callbacks due again; dry_run only counts. NOT_FOUND, ALREADY_EXISTS."""
 
@@ -217,35 +231,49 @@ class TaskServiceServicer:
         request: _task_service_pb2.SignalStepRequest,
         context: _aio.ServicerContext[_task_service_pb2.SignalStepRequest, _abc.Awaitable[_task_service_pb2.SignalStepResponse]],
     ) -> _abc.Awaitable[_task_service_pb2.SignalStepResponse]:
-        """SignalStep answers a waiting approval. FAILED_PRECONDITION: the step is not waiting. NOT_FOUND, ALREADY_EXISTS."""
+        """SignalStep answers a waiting approval; signal and time-out are decided under the execution's lock, the
+        first commit wins. FAILED_PRECONDITION: the step is not waiting, yet or any more (STEP_NOT_WAITING), or
+        the execution is over or being cancelled. NOT_FOUND, ALREADY_EXISTS.
+        """
 
     def SkipStep(
         self,
         request: _task_service_pb2.SkipStepRequest,
         context: _aio.ServicerContext[_task_service_pb2.SkipStepRequest, _abc.Awaitable[_task_service_pb2.SkipStepResponse]],
     ) -> _abc.Awaitable[_task_service_pb2.SkipStepResponse]:
-        """SkipStep ends a step that has not started as SKIPPED. FAILED_PRECONDITION: it has started. NOT_FOUND, ALREADY_EXISTS."""
+        """SkipStep ends a step that has not started, or waits for its next attempt, as SKIPPED; a for_each step
+        together with its items. One that is SKIPPED already is answered. FAILED_PRECONDITION: it, or an item
+        of it, has started (STEP_STARTED), or the execution is over or being cancelled. NOT_FOUND, ALREADY_EXISTS.
+        """
 
     def PauseExecution(
         self,
         request: _task_service_pb2.PauseExecutionRequest,
         context: _aio.ServicerContext[_task_service_pb2.PauseExecutionRequest, _abc.Awaitable[_task_service_pb2.PauseExecutionResponse]],
     ) -> _abc.Awaitable[_task_service_pb2.PauseExecutionResponse]:
-        """PauseExecution stops dispatching; running attempts go on. FAILED_PRECONDITION: terminal. NOT_FOUND, ALREADY_EXISTS."""
+        """PauseExecution stops dispatching; running attempts go on, and approvals may be answered. It stops queue
+        time only, no other time-out. FAILED_PRECONDITION: over or being cancelled. NOT_FOUND, ALREADY_EXISTS.
+        """
 
     def ResumeExecution(
         self,
         request: _task_service_pb2.ResumeExecutionRequest,
         context: _aio.ServicerContext[_task_service_pb2.ResumeExecutionRequest, _abc.Awaitable[_task_service_pb2.ResumeExecutionResponse]],
     ) -> _abc.Awaitable[_task_service_pb2.ResumeExecutionResponse]:
-        """ResumeExecution undoes a pause. FAILED_PRECONDITION: terminal. NOT_FOUND, ALREADY_EXISTS."""
+        """ResumeExecution undoes a pause: what was left of queue times is left of them now. It also lets an
+        execution that was set aside, because its advance kept failing, be tried again.
+        FAILED_PRECONDITION: terminal. NOT_FOUND, ALREADY_EXISTS.
+        """
 
     def ExtendAttempt(
         self,
         request: _task_service_pb2.ExtendAttemptRequest,
         context: _aio.ServicerContext[_task_service_pb2.ExtendAttemptRequest, _abc.Awaitable[_task_service_pb2.ExtendAttemptResponse]],
     ) -> _abc.Awaitable[_task_service_pb2.ExtendAttemptResponse]:
-        """ExtendAttempt moves a running attempt's run time-out. FAILED_PRECONDITION: it is not running. NOT_FOUND, ALREADY_EXISTS."""
+        """ExtendAttempt moves a live attempt's run time-out here and on its node, beyond the step's total time-out
+        if need be; the execution's own stays. FAILED_PRECONDITION: the attempt is over, has its result, was
+        told to stop or is out of time (ATTEMPT_NOT_RUNNING). NOT_FOUND, ALREADY_EXISTS.
+        """
 
     def RedeliverCallbacks(
         self,
