@@ -5,6 +5,7 @@ from random import Random
 from typing import Final
 
 from fastapi import APIRouter
+from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
 from business_gateway import limits
@@ -14,6 +15,7 @@ from business_gateway.adapters.inbound.grpc_resource_provider import (
     resource_provider,
 )
 from business_gateway.adapters.inbound.loop_leftovers import leftovers_loop
+from business_gateway.adapters.inbound.metrics import GatewayMetrics
 from business_gateway.adapters.inbound.rest_app import RestParts, create_app
 from business_gateway.adapters.inbound.rest_artifacts import artifact_router
 from business_gateway.adapters.inbound.rest_assets import UPLOAD_PATH, asset_router
@@ -23,6 +25,7 @@ from business_gateway.adapters.inbound.rest_security import client_of
 from business_gateway.adapters.inbound.rest_server import RestServer, RestServerConfig
 from business_gateway.adapters.outbound.object_store import ObjectStoreConfig, S3ObjectStore
 from business_gateway.adapters.outbound.postgres.asset_store import PostgresAssetStore
+from business_gateway.adapters.outbound.postgres.order_counter import PostgresOrderCounter
 from business_gateway.adapters.outbound.postgres.order_store import PostgresOrderStore
 from business_gateway.adapters.outbound.postgres.resource_store import PostgresResourceStore
 from business_gateway.core.assets.application import AssetLimits, Assets
@@ -39,6 +42,7 @@ from foundation.grpc.interceptors import HEALTH_METHODS, REFLECTION_METHODS, ser
 from foundation.grpc.server import GrpcServer, ServerConfig, ServerTls
 from foundation.ids import IdSource, SystemIds
 from foundation.lifecycle import Service
+from foundation.metrics.endpoint import MetricsEndpoint
 from foundation.postgres.pool import Database, DatabaseConfig
 
 BuildSync = Callable[[GatewaySettings, Database, IdSource, Clock, OrderChangeHub], SyncParts]
@@ -98,7 +102,24 @@ class Gateway:
             period_s=limits.LEFTOVERS_SWEEP_S,
             random=self.random,
         )
-        return (*self.sync.services, sweep, self.grpc_server, self.rest_server)
+        return (
+            *self.sync.services,
+            sweep,
+            *self._metrics(),
+            self.grpc_server,
+            self.rest_server,
+        )
+
+    def _metrics(self) -> list[Service]:
+        port = self.settings.metrics_port
+        if port is None:
+            return []
+        metrics = GatewayMetrics(
+            CollectorRegistry(), PostgresOrderCounter(self.database), self.clock
+        )
+        for name, (store, pump) in self.sync.outboxes.items():
+            metrics.outboxes.add(name, store, pump)
+        return [MetricsEndpoint(self.settings.metrics_host, port, metrics.render)]
 
     def _app(self) -> ASGIApp:
         paths = {UPLOAD_PATH: self.settings.asset_size_bytes_max, **self.sync.body_bytes_max}

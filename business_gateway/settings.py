@@ -10,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 
 from foundation.errors import InvalidArgumentError
 from foundation.ids import parse_id
+from foundation.metrics.settings import MetricsSettings
 from foundation.settings import ServiceSettings
 from foundation.signatures import SigningSecret
 
@@ -20,7 +21,7 @@ _PROVIDER_SECRET_CHARS_MIN = 24
 _PROVIDER_SECRET_CHARS_MAX = 512
 
 
-class GatewaySettings(ServiceSettings):
+class GatewaySettings(ServiceSettings, MetricsSettings):
     """Settings of one replica; all replicas of one database share all but the addresses."""
 
     model_config = SettingsConfigDict(env_prefix="TDP_GATEWAY_")

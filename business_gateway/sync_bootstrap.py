@@ -18,6 +18,7 @@ from business_gateway.adapters.outbound.postgres.callback_store import (
     QueuedInbox,
 )
 from business_gateway.adapters.outbound.postgres.command_store import (
+    COMMAND_TABLE,
     CommandOutboxStore,
     PostgresCommandOrders,
 )
@@ -79,7 +80,10 @@ def build_sync(
         PostgresStaleOrders(database), platform, inbox, clock, _compensation_config(settings)
     )
     gaps.listener = compensation
-    pump = _pump(settings, database, clock, platform, inbox, changes)
+    policy = command_policy(settings.claim_ttl_s, settings.backoff_cap_s)
+    commands = CommandOutboxStore(database, policy, changes)
+    publisher = CommandPublisher(platform, PostgresCommandOrders(database), inbox, changes)
+    pump = OutboxPump(commands, publisher, policy, clock)
     intake = CallbackIntake(_callback_rules(settings), inbox, clock)
     services: tuple[Service, ...] = (
         platform,
@@ -100,23 +104,7 @@ def build_sync(
         grpc_services=(callback_service(CallbackServicer(intake)),),
         open_methods=(CALLBACK_METHODS,),
         body_bytes_max={CALLBACKS_PATH: BODY_BYTES_MAX},
-    )
-
-
-def _pump(
-    settings: GatewaySettings,
-    database: Database,
-    clock: Clock,
-    platform: ControlPlaneClient,
-    inbox: QueuedInbox,
-    changes: OrderChangeHub,
-) -> OutboxPump:
-    policy = command_policy(settings.claim_ttl_s, settings.backoff_cap_s)
-    return OutboxPump(
-        CommandOutboxStore(database, policy, changes),
-        CommandPublisher(platform, PostgresCommandOrders(database), inbox, changes),
-        policy,
-        clock,
+        outboxes={COMMAND_TABLE: (commands, pump)},
     )
 
 

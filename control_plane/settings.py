@@ -6,13 +6,14 @@ from pydantic_settings import SettingsConfigDict
 from control_plane.core.nodes.leases import LeaseFigures
 from control_plane.limits import CLAIM_TTL_S_DEFAULT
 from foundation.grpc.settings import GrpcServerSettings
+from foundation.metrics.settings import MetricsSettings
 from foundation.secrets import KeyRing
 from foundation.settings import ServiceSettings
 
 _SHA256_HEX_CHARS = 64
 
 
-class ControlPlaneSettings(ServiceSettings, GrpcServerSettings):
+class ControlPlaneSettings(ServiceSettings, GrpcServerSettings, MetricsSettings):
     """Settings of one replica; all replicas of one database share all but the addresses."""
 
     model_config = SettingsConfigDict(env_prefix="TDP_CONTROL_")

@@ -8,15 +8,19 @@ from importlib.metadata import PackageNotFoundError, version
 from random import Random
 from typing import Final, Self
 
+from prometheus_client import CollectorRegistry
+
 from foundation.clock import Clock, SystemClock
 from foundation.grpc.channel import ClientTls
 from foundation.ids import SystemIds
 from foundation.lifecycle import RunningService, Service, SystemdNotifier, SystemdWatchdog
+from foundation.metrics.endpoint import MetricsEndpoint
 from foundation.outbox.pump import OutboxPump
 from foundation.outbox.sqlite_store import SqliteOutboxStore
 from foundation.secrets import TokenKind, new_token
 from foundation.sqlite.database import LocalDatabase
 from foundation.wakeup import Wakeup
+from node_agent.adapters.inbound.metrics import AgentMetrics, AgentReadings
 from node_agent.adapters.outbound.grpc_grants import GrpcGrants
 from node_agent.adapters.outbound.grpc_session import (
     ControlPlaneAddress,
@@ -168,6 +172,7 @@ class Agent:
         await outbox.recover()
         self._assemble(store, contents)
         self.pump = OutboxPump(outbox, self.events, policy, self.clock, self.pump_wakeup)
+        self.metrics.outboxes.add("node_events", outbox, self.pump)
 
     async def close(self) -> None:
         """Close what `open` opened. Idempotent."""
@@ -186,6 +191,7 @@ class Agent:
             self.intake,
             self.session,
             RunningService("event-pump", self.pump),
+            *self._metrics_endpoint(),
             self.final_drain,
         ]
 
@@ -229,6 +235,7 @@ class Agent:
             self.machine.free_disk_bytes,
             self.settings.disk_bytes_min,
         )
+        self.metrics = self._metrics(readiness)
         self.drain = DrainControl(readiness, self.runner, self.mailbox)
         if contents.drain is not None:
             self.drain.begin(contents.drain)
@@ -250,6 +257,23 @@ class Agent:
             grace_s=self.settings.drain_grace_s,
             flush_s=self.settings.flush_s,
         )
+
+    def _metrics(self, readiness: AgentReadiness) -> AgentMetrics:
+        readings = AgentReadings(
+            slot_count=lambda: self.slot_count,
+            unfinished_count=lambda: self.runner.unfinished_count,
+            held_count=lambda: len(self.runner.held()),
+            is_in_session=lambda: self.events.is_in_session,
+            is_ready=lambda: readiness.readiness().is_ready,
+            free_disk_bytes=self.machine.free_disk_bytes,
+        )
+        return AgentMetrics(CollectorRegistry(), readings, self.clock)
+
+    def _metrics_endpoint(self) -> list[Service]:
+        port = self.settings.metrics_port
+        if port is None:
+            return []
+        return [MetricsEndpoint(self.settings.metrics_host, port, self.metrics.render)]
 
     def _final_event_acked(self, attempt_id: AttemptId) -> None:
         self.runner.final_event_acked(attempt_id)

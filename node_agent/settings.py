@@ -9,12 +9,13 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from foundation.backoff import BackoffPolicy
+from foundation.metrics.settings import MetricsSettings
 from foundation.settings import ServiceSettings
 
 _ENDING_S = 2.0
 
 
-class AgentSettings(ServiceSettings):
+class AgentSettings(ServiceSettings, MetricsSettings):
     """Settings of one agent."""
 
     model_config = SettingsConfigDict(env_prefix="TDP_AGENT_")

@@ -29,15 +29,14 @@ from control_plane.adapters.outbound.cel import CelCompiler
 from control_plane.adapters.outbound.nats_connection import NatsConnection
 from control_plane.adapters.outbound.nats_publisher import JetStreamPublisher
 from control_plane.adapters.outbound.nats_wakeups import NatsWakeups
-from control_plane.adapters.outbound.postgres.conservation_reader import PostgresConservationReader
 from control_plane.adapters.outbound.postgres.intake_store import QueuedIntake
 from control_plane.adapters.outbound.resource_provider import GrpcResourceProviders
+from control_plane.bootstrap.operations import Operations
 from control_plane.bootstrap.stores import stores_of
 from control_plane.core.applications.application import Applications
 from control_plane.core.applications.authentication import KeyAuthenticator
 from control_plane.core.applications.endpoints import EndpointPolicy
 from control_plane.core.callbacks.application import CallbackPublisher
-from control_plane.core.conservation.application import Conservation
 from control_plane.core.engine.application import EngineDriver
 from control_plane.core.evidence.application import Evidence
 from control_plane.core.executions.admission import Admission
@@ -115,7 +114,10 @@ class ControlPlane:
         self.queued_intake = QueuedIntake(self.stores.intake)
         self.watch_hub = WatchHub(self.hints.watchers)
         self.live = LiveSessions(self.hints)
-        self.driver = EngineDriver(self.stores.engine, self.ids, self.hints, self.clock)
+        self.operations = Operations(settings, self.database, self.live, self.clock)
+        self.driver = EngineDriver(
+            self.stores.engine, self.ids, self.hints, self.clock, self.operations.measures
+        )
         self.sessions = NodeSessions(
             self.stores.nodes,
             self.stores.commands,
@@ -125,6 +127,7 @@ class ControlPlane:
             self.hints,
             self.clock,
             settings.figures,
+            measures=self.operations.measures,
         )
         self.nats = NatsConnection(settings.nats_url, f"tdp-control-{self.replica_id}")
         self.wakeups = NatsWakeups(
@@ -137,7 +140,6 @@ class ControlPlane:
             self.clock,
             stream_bytes_max=settings.nats_stream_bytes_max,
         )
-        self.conservation = Conservation(PostgresConservationReader(self.database))
         policy = EndpointPolicy(
             insecure_allowed=settings.insecure_endpoints_allowed,
             private_allowed=settings.private_endpoints_allowed,
@@ -171,6 +173,7 @@ class ControlPlane:
             *self._lease_loops(),
             *self._drivers(),
             *self._pumps(),
+            *self.operations.services(),
             self.server,
         ]
 
@@ -217,6 +220,7 @@ class ControlPlane:
             self.hints,
             self.clock,
             heartbeat_ttl_s=self.settings.scheduling_ttl_s,
+            measures=self.operations.measures,
         )
         sender = CommandSender(
             self.live,
@@ -249,33 +253,41 @@ class ControlPlane:
         claim_s, cap_s = self.settings.claim_ttl_s, self.settings.backoff_cap_s
         http = HttpCallbacks(self.guard, self.clock)
         over_grpc = GrpcCallbacks(self.guard, self.clock)
-        callbacks = OutboxPump(
+        events = PostgresOutboxStore(
+            self.database, event_policy(claim_s, cap_s), table="outbox_events"
+        )
+        commits = PostgresOutboxStore(
+            self.database, commit_policy(claim_s, cap_s), table="artifact_commits"
+        )
+        callback_pump = OutboxPump(
             self.deliveries,
             CallbackPublisher(self.stores.callbacks, http, over_grpc),
             self.callback_policy,
             self.clock,
             self.hints.callbacks,
         )
-        events = OutboxPump(
-            PostgresOutboxStore(self.database, event_policy(claim_s, cap_s), table="outbox_events"),
+        event_pump = OutboxPump(
+            events,
             JetStreamPublisher(self.nats, self.consumer.recheck),
             event_policy(claim_s, cap_s),
             self.clock,
             self.hints.outbox,
         )
-        commits = OutboxPump(
-            PostgresOutboxStore(
-                self.database, commit_policy(claim_s, cap_s), table="artifact_commits"
-            ),
+        commit_pump = OutboxPump(
+            commits,
             CommitPublisher(self.stores.grants, self.providers, self.stores.inbox, self.hints),
             commit_policy(claim_s, cap_s),
             self.clock,
             self.hints.artifact_commits,
         )
+        measured = self.operations.metrics.outboxes
+        measured.add("outbox_events", events, event_pump)
+        measured.add("callback_deliveries", self.deliveries, callback_pump)
+        measured.add("artifact_commits", commits, commit_pump)
         return [
-            RunningService("outbox-events", events),
-            RunningService("artifact-commits", commits),
-            RunningService("callbacks", callbacks, opening=http.open, closing=http.close),
+            RunningService("outbox-events", event_pump),
+            RunningService("artifact-commits", commit_pump),
+            RunningService("callbacks", callback_pump, opening=http.open, closing=http.close),
         ]
 
     def _server(self, policy: EndpointPolicy) -> GrpcServer:
@@ -322,7 +334,7 @@ class ControlPlane:
             server_version=VERSION,
         )
         system = SystemServicer(
-            Evidence(self.stores.evidence), self.conservation, VERSION, self.replica_id
+            Evidence(self.stores.evidence), self.operations.conservation, VERSION, self.replica_id
         )
         applications = Applications(
             self.stores.applications, self.deliveries, self.keys, self.ids, policy

@@ -1,6 +1,6 @@
 """What the use cases of orders need from outside."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -39,6 +39,15 @@ class CancelChange:
     kind: str
     withdraw: bool = False
     command: NewCommand | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOrders:
+    """How many orders are where, those that are over left out; the time is in seconds."""
+
+    by_status: Mapping[str, int]
+    gap_count: int
+    quiet_s_max: float
 
 
 CancelRule = Callable[[Order, SubmitFacts | None], CancelChange | None]
@@ -89,6 +98,14 @@ class OrderStore(Protocol):
 
     async def gateway_facts(self, order_id: OrderId) -> GatewayFacts:
         """Read what proves the gateway's own rungs; OrderNotFoundError."""
+        ...
+
+
+class OrderCounter(Protocol):
+    """Counts what is open; its cost grows with what is open, or waits for people."""
+
+    async def count_open(self) -> OpenOrders:
+        """Count everything once."""
         ...
 
 

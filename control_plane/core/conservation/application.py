@@ -57,3 +57,8 @@ class Conservation:
         if self._kept_for is not None:
             first = max(first, now - self._kept_for)
         return [await self._reader.balance(one, first, last) for one in INVARIANTS]
+
+    async def check_last(self, window: timedelta) -> Sequence[Balance]:
+        """Check what was created within the last `window`, for a gauge."""
+        now = await self._reader.database_time()
+        return await self.check(now - window, now)

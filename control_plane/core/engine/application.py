@@ -8,6 +8,7 @@ import structlog
 
 from control_plane.core.engine.deciding import Deciding
 from control_plane.core.engine.ports import AdvancedBatch, EngineStore
+from control_plane.core.measures import Measures, NoMeasures
 from control_plane.core.wakeups import LocalHints
 from foundation.clock import Clock
 from foundation.ids import IdSource
@@ -29,9 +30,17 @@ Settled = Callable[[Mapping[str, int]], None]
 class EngineDriver:
     """Advances executions in batches; any number of replicas may do so at once."""
 
-    def __init__(self, store: EngineStore, ids: IdSource, hints: LocalHints, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: EngineStore,
+        ids: IdSource,
+        hints: LocalHints,
+        clock: Clock,
+        measures: Measures | None = None,
+    ) -> None:
         self._store = store
         self._deciding = Deciding(ids)
+        self._measures = measures or NoMeasures()
         self._hints = hints
         self._clock = clock
         self._advanced: OrderedDict[str, int] = OrderedDict()
@@ -75,6 +84,7 @@ class EngineDriver:
             done = await self._store.advance(execution_ids, self._deciding)
         finally:
             self._advancing = frozenset()
+        self._measures.batch("advance", len(execution_ids))
         self._settle(done, dict.fromkeys(execution_ids, _NO_MESSAGE_NEEDED) | dict(done.sequences))
 
     def advanced_elsewhere(self, done: AdvancedBatch) -> None:

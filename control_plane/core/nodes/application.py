@@ -8,6 +8,7 @@ from typing import Final
 import structlog
 
 from control_plane.core.engine.ports import AdvancedBatch
+from control_plane.core.measures import Measures, NoMeasures
 from control_plane.core.nodes.domain import (
     CommandAck,
     EventFate,
@@ -64,8 +65,10 @@ class NodeSessions:
         clock: Clock,
         figures: LeaseFigures,
         limits: SessionLimits | None = None,
+        measures: Measures | None = None,
     ) -> None:
         """`advanced` tells the engine's driver which executions the inbox has advanced."""
+        self._measures = measures or NoMeasures()
         self.figures = figures
         self.limits = limits or SessionLimits()
         self.live = live
@@ -228,6 +231,7 @@ class NodeSessions:
 
     async def _accept(self, events: Sequence[NodeEvent]) -> Sequence[EventFate]:
         accepted = await self._inbox.accept(events)
+        self._measures.batch("inbox", len(events))
         accepted.aftermath.give(self._hints)
         self._advanced(accepted.advanced)
         return accepted.fates

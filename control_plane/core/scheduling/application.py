@@ -6,6 +6,7 @@ from typing import Final
 
 import structlog
 
+from control_plane.core.measures import Measures, NoMeasures
 from control_plane.core.scheduling.dispatching import Fate
 from control_plane.core.scheduling.domain import (
     HEARTBEAT_TTL_S,
@@ -57,8 +58,10 @@ class Scheduler:
         clock: Clock,
         *,
         heartbeat_ttl_s: float = HEARTBEAT_TTL_S,
+        measures: Measures | None = None,
     ) -> None:
         self._store = store
+        self._measures = measures or NoMeasures()
         self._ids = ids
         self._hints = hints
         self._clock = clock
@@ -91,6 +94,7 @@ class Scheduler:
         done = DispatchedBatch()
         if proposed.placements:
             done = await self._store.dispatch(claim_id, proposed.placements)
+            self._measure(claimed, done)
         self._hint(done)
         if proposed.unplaced:
             parked = Parking(nodes).parked(proposed.unplaced)
@@ -169,6 +173,13 @@ class Scheduler:
             asked = asked_of(opening.requirement)
             if asked not in still_asked:
                 self._parked.pop(asked, None)
+
+    def _measure(self, claimed: ClaimedRequests, done: DispatchedBatch) -> None:
+        self._measures.batch("dispatch", len(done.fates))
+        for request in claimed.requests:
+            if done.fates.get(request.key) is Fate.DISPATCHED:
+                delay = claimed.now - request.queued_at
+                self._measures.dispatch_delay(delay.total_seconds())
 
     def _hint(self, done: DispatchedBatch) -> None:
         self._hints.nodes.add(sorted(done.node_ids))

@@ -183,6 +183,11 @@ class AttemptRunner:
             for one in self._attempts.values()
         )
 
+    @property
+    def unfinished_count(self) -> int:
+        """Attempts that have not ended."""
+        return self._unfinished_count
+
     def credits_for_hello(self) -> int:
         """See Attempts."""
         return self._credits.hello(self._unfinished_count)

@@ -71,6 +71,11 @@ class EventSender:
         """Events in the outbox that are not acknowledged."""
         return self._depth
 
+    @property
+    def is_in_session(self) -> bool:
+        """Whether a session is open."""
+        return self._is_open
+
     def added(self, event_count: int) -> None:
         """Note events that were stored."""
         self._depth += event_count

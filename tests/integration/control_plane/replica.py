@@ -155,6 +155,7 @@ def settings_for(dsn: str, nats_url: str, admin_key: str) -> ControlPlaneSetting
         claim_ttl_s=2.0,
         backoff_cap_s=1.0,
         database_pool_size_max=8,
+        metrics_port=0,
     )
 
 
