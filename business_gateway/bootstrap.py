@@ -135,7 +135,13 @@ class Gateway:
     def _routers(self) -> list[APIRouter]:
         client = client_of(self.settings.api_key_hashes)
         order_store = PostgresOrderStore(self.database)
-        orders = Orders(order_store, self.ids, self.sync.commands, self.changes)
+        orders = Orders(
+            order_store,
+            self.ids,
+            self.sync.commands,
+            self.changes,
+            self.settings.workflows,
+        )
         journeys = Journeys(
             order_store, self.sync.evidence, self.changes, recheck_s=limits.STREAM_RECHECK_S
         )

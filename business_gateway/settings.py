@@ -8,6 +8,8 @@ from typing import ClassVar, Self, TypeVar
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from business_gateway.core.orders.commands import WorkflowChoice, Workflows
+from business_gateway.core.orders.domain import ProcessingMode
 from foundation.errors import InvalidArgumentError
 from foundation.ids import parse_id
 from foundation.metrics.settings import MetricsSettings
@@ -17,6 +19,7 @@ from foundation.signatures import SigningSecret
 Parsed = TypeVar("Parsed")
 
 _SHA256_HEX = re.compile(r"[0-9a-f]{64}")
+_WORKFLOW = r"^[^@\s]+@[^@\s]+$"
 _PROVIDER_SECRET_CHARS_MIN = 24
 _PROVIDER_SECRET_CHARS_MAX = 512
 
@@ -88,6 +91,16 @@ class GatewaySettings(ServiceSettings, MetricsSettings):
     uncommitted_ttl_s: float = Field(
         86_400.0, gt=0, description="Uploads and results left undone for longer are removed."
     )
+    clean_workflow: str = Field(
+        "archive-clean@1",
+        pattern=_WORKFLOW,
+        description="NAME@VERSION of the workflow of orders that clean only.",
+    )
+    watermark_workflow: str = Field(
+        "archive-clean-then-watermark@1",
+        pattern=_WORKFLOW,
+        description="NAME@VERSION of the workflow of orders that clean and watermark.",
+    )
     drop_callbacks: bool = Field(
         default=False, description="Answer callbacks and drop them, so that only queries tell."
     )
@@ -144,6 +157,15 @@ class GatewaySettings(ServiceSettings, MetricsSettings):
         """The secrets that callbacks may be signed with, the current one first."""
         given = (self.callback_secret_current, self.callback_secret_previous)
         return tuple(SigningSecret.parse(one.get_secret_value()) for one in given if one)
+
+    @property
+    def workflows(self) -> Workflows:
+        """What each kind of order runs."""
+        chosen = {
+            ProcessingMode.ARCHIVE_CLEAN_ONLY: self.clean_workflow,
+            ProcessingMode.ARCHIVE_CLEAN_THEN_WATERMARK: self.watermark_workflow,
+        }
+        return {mode: WorkflowChoice(*text.split("@")) for mode, text in chosen.items()}
 
 
 def _read(parse: Callable[[], Parsed]) -> Parsed:

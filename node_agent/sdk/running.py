@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import sys
-import traceback
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Final, cast
@@ -18,7 +17,7 @@ from node_agent.core.execution.ports import Failed, Outcome, Stopped, Succeeded,
 from node_agent.sdk.context import BlockingContext, Context, WorkCancelledError
 from node_agent.sdk.definition import Capability
 from node_agent.sdk.errors import Fatal
-from node_agent.sdk.whereabouts import home_of, place_of_error, place_of_function
+from node_agent.sdk.whereabouts import home_of, place_of_error, place_of_function, trace_of
 
 MESSAGE_CHARACTERS_MAX: Final = 4_096
 _NOTHING: Final = Usage()
@@ -129,7 +128,7 @@ def failure_of(error: Exception, home: Path | None = None) -> WorkFailure:
     if isinstance(error, TdpError):
         message = _shown(error.message)
         return WorkFailure(error.reason, message, error.retryable, error.retry_delay_s)
-    trace = "".join(traceback.format_exception(error))
+    trace = trace_of(error, home)
     sys.stderr.write(trace)
     if isinstance(error, MemoryError):
         return WorkFailure(

@@ -4,6 +4,7 @@ import inspect
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Final
 
 _SDK_FOLDER: Final = str(Path(__file__).parent)
@@ -16,8 +17,11 @@ def place_of_function(function: Callable[..., Any]) -> str:
 
 
 def home_of(function: Callable[..., Any]) -> Path:
-    """Return the folder of the outermost package that a function's file is in."""
-    folder = Path(inspect.unwrap(function).__code__.co_filename).parent
+    """Return the folder of the outermost package that a function's file is in, else the file."""
+    file = Path(inspect.unwrap(function).__code__.co_filename)
+    folder = file.parent
+    if not (folder / "__init__.py").exists():
+        return file
     while (folder.parent / "__init__.py").exists():
         folder = folder.parent
     return folder
@@ -40,6 +44,19 @@ def place_of_error(error: BaseException, home: Path | None = None) -> str:
     chosen = (at_home or frames)[-1]
     inside = "" if chosen.name == "<module>" else f" in {chosen.name}"
     return f"{chosen.filename}:{chosen.lineno}{inside}"
+
+
+def trace_of(error: BaseException, home: Path | None = None) -> str:
+    """Return the error's trace as text, from the first frame below `home` on if there is one."""
+    begin = error.__traceback__
+    while begin is not None and not _starts_at(begin, home):
+        begin = begin.tb_next
+    shown = error.__traceback__ if begin is None else begin
+    return "".join(traceback.format_exception(type(error), error, shown))
+
+
+def _starts_at(frame: TracebackType, home: Path | None) -> bool:
+    return home is not None and _is_below(frame.tb_frame.f_code.co_filename, home)
 
 
 def _is_authors(file: str) -> bool:

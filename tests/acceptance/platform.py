@@ -58,6 +58,16 @@ class World:
         self.folder = folder
         self.connection: Connection = connection_of(platform)
 
+    @property
+    def client_environment(self) -> Mapping[str, str]:
+        """Where `tdp` finds this platform."""
+        return {
+            "TDP_CLI_GATEWAY_URL": self.connection.gateway_url,
+            "TDP_CLI_GATEWAY_KEY": self.connection.gateway_key,
+            "TDP_CLI_CONTROL_TARGET": self.connection.control_target,
+            "TDP_CLI_CONTROL_KEY": self.connection.control_key,
+        }
+
     async def mend(self) -> None:
         """Start again, plainly, what was killed."""
         for process in self.platform.processes:
@@ -109,12 +119,7 @@ class World:
 
     async def tdp(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Finished:
         """Run a `tdp` command against this platform."""
-        known = {
-            "TDP_CLI_GATEWAY_URL": self.connection.gateway_url,
-            "TDP_CLI_GATEWAY_KEY": self.connection.gateway_key,
-            "TDP_CLI_CONTROL_TARGET": self.connection.control_target,
-            "TDP_CLI_CONTROL_KEY": self.connection.control_key,
-        }
+        known = self.client_environment
         return await run_tdp(*arguments, environment={**known, **(environment or {})})
 
 

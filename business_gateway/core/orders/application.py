@@ -4,7 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from business_gateway.core.idempotency import request_identity
-from business_gateway.core.orders.commands import cancel_command, rerun_command, submit_command
+from business_gateway.core.orders.commands import (
+    SHIPPED_WORKFLOWS,
+    Workflows,
+    cancel_command,
+    rerun_command,
+    submit_command,
+)
 from business_gateway.core.orders.domain import (
     CancelDecision,
     CommandId,
@@ -59,7 +65,9 @@ class Orders:
         ids: IdSource,
         commands: CommandAnnouncer,
         changes: OrderChangeAnnouncer,
+        workflows: Workflows = SHIPPED_WORKFLOWS,
     ) -> None:
+        self._workflows = workflows
         self._store = store
         self._ids = ids
         self._commands = commands
@@ -85,7 +93,7 @@ class Orders:
             draft.name, draft.processing_mode, draft.watermark_text, draft.source_asset_id
         )
         order = NewOrder(OrderId(self._ids.new_id()), request)
-        command = submit_command(self._new_command_id(), order)
+        command = submit_command(self._new_command_id(), order, self._workflows)
         return self._told(await self._store.create(identity, order, command))
 
     async def cancel(

@@ -10,6 +10,7 @@ case>:<command id>`.
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from business_gateway.core.orders.domain import (
@@ -23,10 +24,22 @@ from business_gateway.core.orders.domain import (
     RerunMode,
 )
 
-WORKFLOW_VERSION: Final = "1"
-_WORKFLOWS: Final[Mapping[ProcessingMode, str]] = {
-    ProcessingMode.ARCHIVE_CLEAN_ONLY: "archive-clean",
-    ProcessingMode.ARCHIVE_CLEAN_THEN_WATERMARK: "archive-clean-then-watermark",
+
+@dataclass(frozen=True, slots=True)
+class WorkflowChoice:
+    """A published workflow: its name and exact version."""
+
+    name: str
+    version: str
+
+
+Workflows = Mapping[ProcessingMode, WorkflowChoice]
+
+SHIPPED_WORKFLOWS: Final[Workflows] = {
+    ProcessingMode.ARCHIVE_CLEAN_ONLY: WorkflowChoice("archive-clean", "1"),
+    ProcessingMode.ARCHIVE_CLEAN_THEN_WATERMARK: WorkflowChoice(
+        "archive-clean-then-watermark", "1"
+    ),
 }
 
 
@@ -37,15 +50,18 @@ def platform_key(kind: CommandKind, order_id: str, command_id: str) -> str:
     return f"{kind.lower()}:{command_id}"
 
 
-def submit_command(command_id: CommandId, order: NewOrder) -> NewCommand:
+def submit_command(
+    command_id: CommandId, order: NewOrder, workflows: Workflows = SHIPPED_WORKFLOWS
+) -> NewCommand:
     """Make the command that hands a new order over."""
+    workflow = workflows[order.request.processing_mode]
     return _command(
         command_id,
         CommandKind.SUBMIT,
         order.order_id,
         name=order.request.name,
-        workflow_name=_WORKFLOWS[order.request.processing_mode],
-        workflow_version=WORKFLOW_VERSION,
+        workflow_name=workflow.name,
+        workflow_version=workflow.version,
         input=task_input(order.order_id, order.request),
     )
 

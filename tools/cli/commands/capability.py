@@ -28,6 +28,7 @@ from node_agent.testing.rehearsal import Given
 from tools.cli.capability.given import InputOptions, given_input
 from tools.cli.capability.project import find_capability, references_of
 from tools.cli.capability.scaffold import scaffold
+from tools.cli.commands.capability_dev import dev
 from tools.cli.options import Json
 from tools.cli.output import ExitCode, err, out, plain, show, table, write_json
 
@@ -37,6 +38,7 @@ app = typer.Typer(
     help="Write a capability, try it alone, check what it owes, and run it on a stack.",
 )
 
+app.command("dev")(dev)
 _WATERMARK: Final = "image.watermark"
 Name = Annotated[str, typer.Argument(help="NAME or NAME@VERSION, such as archive.clean.")]
 ProjectFolder = Annotated[

@@ -1,13 +1,16 @@
 """`tdp dev`: the whole platform on this machine until Ctrl-C."""
 
+import re
 import shlex
 import shutil
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from foundation.errors import InvalidArgumentError
 from tools.cli.connection import Connection
 from tools.cli.options import Json, run
 from tools.cli.output import err, out, plain, write_json
@@ -17,6 +20,9 @@ from tools.dev_stack.platform import Platform, PlatformConfig
 app = typer.Typer(rich_markup_mode="rich")
 DATA_FOLDER: Final = Path(".data/dev")
 CONTEXT_NAME: Final = "context.json"
+_SETTING: Final = re.compile(
+    r"(?P<process>(?:agent|control-plane|gateway)(?:-\d+)?)\.(?P<variable>TDP_[A-Z0-9_]+)=(?P<value>.*)"
+)
 _SERVER_INFO: Final = "tdp.control.v1.SystemService/GetServerInfo"
 
 
@@ -29,6 +35,13 @@ def dev(
     agents: Annotated[int, typer.Option(min=1, max=16, help="Node agents.")] = 2,
     control_planes: Annotated[int, typer.Option(min=1, max=8, help="Control planes.")] = 1,
     gateways: Annotated[int, typer.Option(min=1, max=8, help="Business gateways.")] = 1,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="A setting of a process, as agent.VARIABLE=VALUE or agent-1.…; repeatable.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run PostgreSQL, NATS, S3, control plane, gateway and agents until Ctrl-C.
@@ -39,9 +52,30 @@ def dev(
     Examples:
       tdp dev
       tdp dev --data /tmp/tdp --agents 3 --control-planes 2
+      tdp dev --set gateway.TDP_GATEWAY_CLEAN_WORKFLOW=archive-clean-and-count@1
     """
-    config = PlatformConfig(data, agents=agents, control_planes=control_planes, gateways=gateways)
+    config = PlatformConfig(
+        data,
+        agents=agents,
+        control_planes=control_planes,
+        gateways=gateways,
+        variables=variables_of(settings or ()),
+    )
     run(_dev(config, as_json=as_json))
+
+
+def variables_of(settings: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+    """Read PROCESS.VARIABLE=VALUE pairs; InvalidArgumentError for what is none."""
+    found: dict[str, dict[str, str]] = {}
+    for setting in settings:
+        parts = _SETTING.fullmatch(setting)
+        if parts is None:
+            raise InvalidArgumentError.of_field(
+                "--set",
+                f"{setting!r} is not PROCESS.VARIABLE=VALUE, such as agent.TDP_AGENT_SLOTS=2",
+            )
+        found.setdefault(parts["process"], {})[parts["variable"]] = parts["value"]
+    return found
 
 
 async def _dev(config: PlatformConfig, *, as_json: bool) -> None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from business_gateway.core.assets.domain import AssetId
 from business_gateway.core.errors import TransitionForbiddenError
 from business_gateway.core.orders.commands import (
+    SHIPPED_WORKFLOWS,
+    WorkflowChoice,
     cancel_command,
     platform_key,
     rerun_command,
@@ -221,6 +223,9 @@ def test_commands_say_what_the_platform_needs() -> None:
         "archive_ref": f"asset:{ASSET_ID}",
         "collection_ref": f"collection:{ORDER_ID}",
     }
+    own = {**SHIPPED_WORKFLOWS, ProcessingMode.ARCHIVE_CLEAN_ONLY: WorkflowChoice("own", "7")}
+    chosen = json.loads(submit_command(command_id, order, own).payload)
+    assert (chosen["workflow_name"], chosen["workflow_version"]) == ("own", "7")
     cancel = cancel_command(command_id, ORDER_ID, 2, "why")
     assert json.loads(cancel.payload) == {"order_id": ORDER_ID, "run": 2, "reason": "why"}
     rerun = rerun_command(command_id, ORDER_ID, 2, RerunMode.FROM_SCRATCH, "")
