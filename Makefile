@@ -47,7 +47,8 @@ DEBIAN_TOOLS := systemd-analyze:systemd bsdtar:libarchive-tools unzip:unzip stra
 
 .PHONY: test-debian
 test-debian: setup  ## Run the tests with Debian's tools (systemd-analyze, bsdtar, unzip, strace).
-	@missing=; for tool in $(DEBIAN_TOOLS); do \
+	@missing=; test -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf || missing=" fonts-dejavu-core"; \
+	for tool in $(DEBIAN_TOOLS); do \
 		command -v "$${tool%%:*}" > /dev/null || missing+=" $${tool##*:}"; \
 	done; \
 	if [[ -n "$$missing" && $$(id -u) != 0 ]]; then \

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import deque
 from pathlib import Path
 from typing import Final, Literal
 
@@ -25,6 +26,12 @@ from node_agent.capabilities.image_watermark.source_files import (
     SourceFile,
 )
 from node_agent.capabilities.image_watermark.watermarker import ImageResult, Watermarker
+from node_agent.capabilities.image_watermark.workers import (
+    Maker,
+    ProcessMaker,
+    ThreadMaker,
+    worker_count,
+)
 from node_agent.sdk import ArtifactRequest, Artifacts, Context, Fatal, capability
 
 IMAGES_FOLDER: Final = "watermark/images/"
@@ -74,31 +81,37 @@ class WatermarkOutput(BaseModel):
 @capability("image.watermark", version="1", supports_resume=True)
 async def image_watermark(ctx: Context, given: WatermarkInput) -> WatermarkOutput:
     """Watermark every picture; a restart redoes none that a checkpoint names."""
-    watermarker = await asyncio.to_thread(_watermarker, given)
+    options, watermarker = await asyncio.to_thread(_watermarker, given)
     ctx.progress(0, "fetching the archive")
     source = SourceArchive(await ctx.open_input(given.archive_ref), CleanLimits())
     files = await asyncio.to_thread(source.files)
     journal = ResultJournal(ctx.work_folder)
     await asyncio.to_thread(journal.recover, ctx.last_checkpoint_as(WorkCheckpoint))
-    work = _Work(ctx, given, watermarker, source, journal)
-    await work.run(files)
+    todo = [one for one in files[len(journal.results) :] if one.kind is not FileKind.PASS_THROUGH]
+    count = worker_count(len(todo), sum(one.size_bytes for one in todo))
+    maker = ProcessMaker(given.text, options, count) if count else ThreadMaker(watermarker)
+    work = _Work(ctx, given, maker, source, journal)
+    try:
+        await work.run(files)
+    finally:
+        await maker.close()
     return await work.finish()
 
 
 class _Work:
-    """One attempt: pictures in the archive's order, each uploaded while the next is made."""
+    """One attempt: several pictures are made at once, and kept in the archive's order."""
 
     def __init__(
         self,
         ctx: Context,
         given: WatermarkInput,
-        watermarker: Watermarker,
+        maker: Maker,
         source: SourceArchive,
         journal: ResultJournal,
     ) -> None:
         self._ctx = ctx
         self._given = given
-        self._watermarker = watermarker
+        self._maker = maker
         self._source = source
         self._journal = journal
         self._artifacts: Artifacts = ctx.artifacts(given.collection_ref)
@@ -106,16 +119,27 @@ class _Work:
     async def run(self, files: list[SourceFile]) -> None:
         """Bring every file that the journal does not have to its end."""
         todo = files[len(self._journal.results) :]
-        saving: asyncio.Task[None] | None = None
+        # One more than can be made at once: while it is saved, nobody waits for the next.
+        ahead = self._maker.at_once + 1
+        making: deque[tuple[SourceFile, asyncio.Task[FileResult]]] = deque()
         async with asyncio.TaskGroup() as group:
             for number, file in enumerate(todo):
                 if number % _RESERVED_AT_ONCE == 0:
                     await self._reserve(todo[number : number + _RESERVED_AT_ONCE])
-                made = await asyncio.to_thread(self._make, file)
-                if saving is not None:
-                    await saving
-                saving = group.create_task(self._save(file, made), name=f"save {file.index}")
-                self._tell(file.index + 1, len(files))
+                making.append(
+                    (file, group.create_task(self._make(file), name=f"make {file.index}"))
+                )
+                if len(making) > ahead:
+                    await self._save_next(making, len(files))
+            while making:
+                await self._save_next(making, len(files))
+
+    async def _save_next(
+        self, making: deque[tuple[SourceFile, asyncio.Task[FileResult]]], file_count: int
+    ) -> None:
+        file, made = making.popleft()
+        await self._save(file, await made)
+        self._tell(file.index + 1, file_count)
 
     async def _reserve(self, files: list[SourceFile]) -> None:
         """Ask for the places of the next pictures at once; a larger result asks again."""
@@ -135,17 +159,17 @@ class _Work:
         percent = _WORK_FROM + (_WORK_TO - _WORK_FROM) * done / max(total, 1)
         self._ctx.progress(percent, f"file {done} of {total}")
 
-    def _make(self, file: SourceFile) -> FileResult:
-        """Unpack one file and watermark it if it is a picture; in a thread."""
+    async def _make(self, file: SourceFile) -> FileResult:
+        """Unpack one file and watermark it if it is a picture."""
         self._ctx.raise_if_cancelled()
         unpacked, made = self._places(file)
-        self._source.unpack(file, unpacked, self._ctx.heartbeat)
+        await asyncio.to_thread(self._source.unpack, file, unpacked, self._ctx.heartbeat)
         if file.kind is FileKind.PASS_THROUGH:
             unpacked.replace(made)
             return _result(file, FileStatus.PASSED_THROUGH)
         try:
             self._check_path(file)
-            return _watermarked(file, self._watermarker.watermark_image(unpacked, made))
+            return _watermarked(file, await self._maker.make(unpacked, made))
         except ImageRefused as refusal:
             if self._given.on_image_failure == "fail":
                 raise Fatal(refusal.reason, f"{file.path}: {refusal.message}") from refusal
@@ -226,12 +250,13 @@ class _Work:
         )
 
 
-def _watermarker(given: WatermarkInput) -> Watermarker:
+def _watermarker(given: WatermarkInput) -> tuple[WatermarkOptions, Watermarker]:
+    """Judge text and options, before any picture is read."""
     try:
         options = WatermarkOptions(
             given.layout, given.opacity, given.relative_size, given.angle_degrees
         )
-        return Watermarker(given.text, options)
+        return options, Watermarker(given.text, options)
     except TextRefused as refusal:
         raise Fatal(str(refusal.reason), refusal.message) from refusal
 

@@ -71,7 +71,7 @@ class WatermarkFont:
         missing = self.missing(drawable)
         if missing:
             named = ", ".join(code_name(character) for character in missing[:_NAMED_CHARACTERS_MAX])
-            message = f"{self.path.name} has no glyph for {named}; set font_path to one that has"
+            message = f"{self.path.name} has no glyph for {named}; write it in a script that it has"
             raise TextRefused(TextReason.TEXT_GLYPH_MISSING, message)
         if not needs_shaping(drawable):
             return drawable, ImageFont.Layout.BASIC

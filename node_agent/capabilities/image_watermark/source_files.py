@@ -62,7 +62,7 @@ class SourceFile:
 class SourceArchive:
     """A ZIP on disk under the same rules as archive.clean's: nothing unsound is unpacked.
 
-    Raises ArchiveRefusedError. Not safe for use by several threads at once.
+    Raises ArchiveRefusedError. Several threads may use it at once.
     """
 
     def __init__(self, file: Path, limits: CleanLimits) -> None:

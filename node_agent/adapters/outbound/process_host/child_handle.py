@@ -159,15 +159,29 @@ class ChildHandle:
         return self._pipes.tail.text()
 
     def measured(self) -> tuple[float, int]:
-        """CPU seconds since its start, and bytes resident now; zeros if it has ended."""
+        """CPU seconds since its start, and bytes resident now; zeros if it has ended.
+
+        Processes that it started count as its own.
+        """
         try:
             process = psutil.Process(self.pid)
-            with process.oneshot():
-                cpu = process.cpu_times()
-                used_s = cpu.user + cpu.system + cpu.children_user + cpu.children_system
-                return used_s, process.memory_info().rss
+            used_s, memory_bytes = _measured(process)
+            helpers = process.children(recursive=True)
         except psutil.Error:
             return 0.0, 0
+        for helper in helpers:
+            with contextlib.suppress(psutil.Error):
+                helper_s, helper_bytes = _measured(helper)
+                used_s += helper_s
+                memory_bytes += helper_bytes
+        return used_s, memory_bytes
+
+
+def _measured(process: psutil.Process) -> tuple[float, int]:
+    with process.oneshot():
+        cpu = process.cpu_times()
+        used_s = cpu.user + cpu.system + cpu.children_user + cpu.children_system
+        return used_s, process.memory_info().rss
 
 
 def _command(

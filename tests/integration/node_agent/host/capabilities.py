@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -47,6 +48,8 @@ async def _harmless(wish: Wish) -> Answer:
     match wish.how:
         case "memory":
             await asyncio.to_thread(_grow, wish.size_bytes)
+        case "helper":
+            await asyncio.to_thread(_grow_elsewhere, wish.size_bytes)
         case "allocate":
             return Answer(number=len(bytearray(wish.size_bytes)))
         case "wrong output":
@@ -90,6 +93,11 @@ def _grow(size_bytes: int) -> None:
     kept = [os.urandom(1) * step for _ in range(size_bytes // step)]
     assert kept
     threading.Event().wait()
+
+
+def _grow_elsewhere(size_bytes: int) -> None:
+    program = f"kept = b'x' * {size_bytes}; import threading; threading.Event().wait()"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @capability("test.copy", version="1")

@@ -144,12 +144,19 @@ async def test_the_run_time_out_ends_a_child(host: ProcessHost, order: MakeOrder
 
 @pytest.mark.parametrize(
     ("how", "size_bytes", "words"),
-    [("memory", 400 * MIB, "over its limit of"), ("allocate", 4_096 * MIB, "ran out of memory")],
+    [
+        ("memory", 400 * MIB, "over its limit of"),
+        ("helper", 400 * MIB, "over its limit of"),
+        ("allocate", 4_096 * MIB, "ran out of memory"),
+    ],
 )
 async def test_memory_over_the_limit_ends_a_child(
     host: ProcessHost, order: MakeOrder, how: str, size_bytes: int, words: str
 ) -> None:
-    """Staying over the limit gets a child killed; one huge allocation fails inside it."""
+    """Staying over the limit gets a child killed; one huge allocation fails inside it.
+
+    What a process that the child started takes counts as the child's own.
+    """
     wish = {"how": how, "size_bytes": size_bytes}
     outcome = failed(await run(host, order(given=wish, memory_bytes_max=256 * MIB)))
     assert (outcome.failure.reason, outcome.failure.retryable) == ("MEMORY_LIMIT", False)

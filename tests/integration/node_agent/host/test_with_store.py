@@ -9,11 +9,13 @@ import os
 import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 
 import pytest
 from PIL import Image
 
 from node_agent.adapters.outbound.process_host import ProcessHost, ProcessHostConfig
+from node_agent.capabilities.image_watermark import Watermarker
 from node_agent.core.execution.ports import Failed, Outcome, RunOrder, Stopped, Succeeded
 from node_agent.sdk import installed_references, load_capabilities
 from tests.integration.node_agent.host.conftest import QUICK, MakeOrder
@@ -48,6 +50,14 @@ def zipped(files: dict[str, bytes]) -> bytes:
     with zipfile.ZipFile(made, "w") as archive:
         for name, content in files.items():
             archive.writestr(name, content)
+    return made.getvalue()
+
+
+def noise(seed: int) -> bytes:
+    """A picture that cannot be packed: about 200 kB."""
+    made = io.BytesIO()
+    pixels = Random(seed).randbytes(256 * 256 * 3)
+    Image.frombytes("RGB", (256, 256), pixels).save(made, "PNG")
     return made.getvalue()
 
 
@@ -248,6 +258,30 @@ async def test_a_resumed_watermark_redoes_no_finished_picture(
     assert outcome.artifact_count == 10
     assert len({one.relative_path for one in services.reported}) == 10
     assert await store.get(json.loads(outcome.output_json)["archive_ref"]) == whole
+
+
+async def test_pictures_made_in_parallel_are_kept_in_order_and_resumed(
+    agent: ProcessHost, order: MakeOrder, store: Store
+) -> None:
+    """Enough of them for processes of their own: order, checkpoints and ZIP are as one by one."""
+    files = {f"{number:02}.png": noise(number) for number in range(12)}
+    await kept(store, "in", zipped(files))
+    given = {"archive_ref": "in", "collection_ref": "out", "text": "text"}
+    stop, services = asyncio.Event(), RecordedServices(store)
+    services.on_checkpoint = lambda count: stop.set() if count == 4 else None
+    await agent.run(order("image.watermark", given=given), services, stop)
+    done_before = len(services.checkpoints)
+    assert 4 <= done_before < 12
+    services.on_checkpoint = lambda _count: None
+    resumed = order("image.watermark", given=given, checkpoint_json=services.checkpoint_json)
+    outcome = done(await agent.run(resumed, services, asyncio.Event()))
+    assert len(services.checkpoints) == 12, "none that a checkpoint names is made again"
+    resumed_zip = await store.get(json.loads(outcome.output_json)["archive_ref"])
+    archive = zipfile.ZipFile(io.BytesIO(resumed_zip))
+    assert archive.namelist() == sorted(files)
+    watermarker = Watermarker("text")
+    for name, data in files.items():
+        assert archive.read(name) == watermarker.watermark_bytes(name, data).data
 
 
 async def _whole(agent: ProcessHost, order: RunOrder, store: Store) -> bytes:
