@@ -42,7 +42,7 @@ def test_arabic_is_joined_and_runs_to_the_left() -> None:
     shaped = drawn(text, layout)
     joined, apart = (drawn(one, ImageFont.Layout.BASIC) for one in (ARABIC_FORMS, ARABIC))
     # Fractions of a pixel differ, shapes do not.
-    assert differing_px(shaped, joined) < 30
+    assert differing_px(shaped, joined) < 100
     assert differing_px(shaped, apart) > 1_000
 
 

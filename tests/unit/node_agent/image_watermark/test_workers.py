@@ -25,6 +25,7 @@ from node_agent.capabilities.image_watermark.workers import (
     pixels_of,
     worker_count,
 )
+from tests.fixtures.eventually import eventually
 
 TEXT = "水印 ©"
 OPTIONS = WatermarkOptions(opacity=0.7)
@@ -97,10 +98,11 @@ async def test_a_cancelled_picture_takes_its_process_along(
     (worker,) = helpers()
     worker.suspend()
     making = asyncio.create_task(maker.make(source, tmp_path / "second.out"), name="making")
-    while not maker._idle:
-        await asyncio.sleep(0)
-    while maker._idle:
-        await asyncio.sleep(0)
+
+    async def is_asked() -> bool:
+        return not maker._idle
+
+    await eventually(is_asked)
     making.cancel()
     await asyncio.wait({making})
     await asyncio.to_thread(psutil.wait_procs, [worker], 10)
@@ -123,16 +125,17 @@ async def test_pictures_wait_for_room_in_their_order() -> None:
             await leave.wait()
             inside.remove(pixel_count)
 
+    async def has_entered(count: int) -> bool:
+        return len(entered) == count
+
     leaves = [asyncio.Event() for _ in range(4)]
     async with asyncio.TaskGroup() as group:
         for size, leave in zip((60, 40, 1_000, 10), leaves, strict=True):
             group.create_task(hold(size, leave), name=f"hold {size}")
-        while len(entered) < 2:
-            await asyncio.sleep(0)
+        await eventually(lambda: has_entered(2))
         leaves[0].set()
         leaves[1].set()
-        while len(entered) < 3:
-            await asyncio.sleep(0)
+        await eventually(lambda: has_entered(3))
         assert inside == [1_000]
         leaves[2].set()
         leaves[3].set()
