@@ -17,5 +17,5 @@ class DyingWatermarker(Watermarker):
 
 
 if __name__ == "__main__":
-    worker.Watermarker = DyingWatermarker  # type: ignore[misc]
+    setattr(worker, "Watermarker", DyingWatermarker)  # noqa: B010 - it is not exported
     worker.main()
