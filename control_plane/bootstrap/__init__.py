@@ -29,6 +29,7 @@ from control_plane.adapters.outbound.cel import CelCompiler
 from control_plane.adapters.outbound.nats_connection import NatsConnection
 from control_plane.adapters.outbound.nats_publisher import JetStreamPublisher
 from control_plane.adapters.outbound.nats_wakeups import NatsWakeups
+from control_plane.adapters.outbound.postgres.callback_store import LOGGED_STATUSES, note_failures
 from control_plane.adapters.outbound.postgres.intake_store import QueuedIntake
 from control_plane.adapters.outbound.resource_provider import GrpcResourceProviders
 from control_plane.bootstrap.operations import Operations
@@ -37,6 +38,7 @@ from control_plane.core.applications.application import Applications
 from control_plane.core.applications.authentication import KeyAuthenticator
 from control_plane.core.applications.endpoints import EndpointPolicy
 from control_plane.core.callbacks.application import CallbackPublisher
+from control_plane.core.callbacks.redelivery import Callbacks
 from control_plane.core.engine.application import EngineDriver
 from control_plane.core.evidence.application import Evidence
 from control_plane.core.executions.admission import Admission
@@ -107,7 +109,11 @@ class ControlPlane:
             settings.claim_ttl_s, settings.backoff_cap_s, self.random
         )
         self.deliveries = PostgresOutboxStore(
-            self.database, self.callback_policy, table="callback_deliveries"
+            self.database,
+            self.callback_policy,
+            table="callback_deliveries",
+            after_mark=note_failures,
+            after_statuses=LOGGED_STATUSES,
         )
         self.guard = AddressGuard(private_allowed=settings.private_endpoints_allowed)
         self.providers = GrpcResourceProviders(self.database, self.keys, self.guard)
@@ -314,6 +320,7 @@ class ControlPlane:
                 control=self.control,
                 bulk=BulkTasks(self.stores.bulk, self.hints),
                 operations=ExecutionOperations(self.stores.operations, self.queries, self.hints),
+                callbacks=Callbacks(self.stores.deliveries, self.queries, self.hints),
                 hub=self.watch_hub,
                 explanations=Explanations(
                     self.stores.standing, self.stores.scheduling, self.settings.scheduling_ttl_s

@@ -8,6 +8,7 @@ from typing import Protocol
 from control_plane.adapters.outbound.postgres.application_store import PostgresApplicationStore
 from control_plane.adapters.outbound.postgres.bulk_store import PostgresBulkStore
 from control_plane.adapters.outbound.postgres.callback_directory import PostgresCallbackDirectory
+from control_plane.adapters.outbound.postgres.callback_store import PostgresCallbackStore
 from control_plane.adapters.outbound.postgres.capability_schemas import CapabilitySchemas
 from control_plane.adapters.outbound.postgres.command_store import PostgresCommandStore
 from control_plane.adapters.outbound.postgres.control_store import PostgresTaskControlStore
@@ -86,6 +87,7 @@ class Stores:
     callbacks: PostgresCallbackDirectory
     schedules: PostgresScheduleStore
     due_runs: PostgresDueRuns
+    deliveries: PostgresCallbackStore
 
 
 def stores_of(plane: Composed) -> Stores:
@@ -144,4 +146,5 @@ def stores_of(plane: Composed) -> Stores:
             claim_ttl_s=plane.settings.claim_ttl_s,
             recheck_s=plane.settings.sweep_interval_s,
         ),
+        deliveries=PostgresCallbackStore(database),
     )

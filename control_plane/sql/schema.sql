@@ -267,6 +267,24 @@ ALTER TABLE public.callback_deliveries ALTER COLUMN "position" ADD GENERATED ALW
     CACHE 1
 );
 
+CREATE TABLE public.callback_log (
+    entry_id bigint NOT NULL,
+    outbox_id uuid NOT NULL,
+    kind text NOT NULL,
+    detail text DEFAULT ''::text NOT NULL,
+    occurred_at timestamp with time zone DEFAULT public.tdp_now() NOT NULL,
+    CONSTRAINT callback_log_kind_check CHECK ((kind = ANY (ARRAY['failed'::text, 'dead'::text, 'delivered'::text, 'redelivered'::text])))
+);
+
+ALTER TABLE public.callback_log ALTER COLUMN entry_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.callback_log_entry_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE public.capability_schemas (
     capability text NOT NULL,
     version text NOT NULL,
@@ -651,6 +669,9 @@ ALTER TABLE ONLY public.attempts
 ALTER TABLE ONLY public.callback_deliveries
     ADD CONSTRAINT callback_deliveries_pkey PRIMARY KEY (outbox_id);
 
+ALTER TABLE ONLY public.callback_log
+    ADD CONSTRAINT callback_log_pkey PRIMARY KEY (entry_id);
+
 ALTER TABLE ONLY public.capability_schemas
     ADD CONSTRAINT capability_schemas_pkey PRIMARY KEY (capability, version);
 
@@ -750,6 +771,8 @@ CREATE UNIQUE INDEX attempts_one_success ON public.attempts USING btree (executi
 
 CREATE INDEX attempts_run_deadline ON public.attempts USING btree (run_deadline_at) WHERE ((run_deadline_at IS NOT NULL) AND (stop_reason IS NULL) AND (status = ANY (ARRAY['DISPATCHED'::text, 'ACCEPTED'::text, 'RUNNING'::text])));
 
+CREATE INDEX callback_deliveries_application_dead ON public.callback_deliveries USING btree (application_id, "position") WHERE (status = ANY (ARRAY['DEAD'::text, 'QUARANTINED'::text]));
+
 CREATE INDEX callback_deliveries_dead ON public.callback_deliveries USING btree ("position") WHERE (status = ANY (ARRAY['DEAD'::text, 'QUARANTINED'::text]));
 
 CREATE INDEX callback_deliveries_due ON public.callback_deliveries USING btree (available_at, created_at) WHERE (status = ANY (ARRAY['PENDING'::text, 'FAILED'::text, 'PUBLISHING'::text]));
@@ -761,6 +784,8 @@ CREATE INDEX callback_deliveries_held ON public.callback_deliveries USING btree 
 CREATE INDEX callback_deliveries_ordering ON public.callback_deliveries USING btree (ordering_key, "position") WHERE ((ordering_key IS NOT NULL) AND (status <> 'PUBLISHED'::text) AND (NOT redriven));
 
 CREATE INDEX callback_deliveries_published ON public.callback_deliveries USING btree (published_at) WHERE (status = 'PUBLISHED'::text);
+
+CREATE INDEX callback_log_delivery ON public.callback_log USING btree (outbox_id, entry_id);
 
 CREATE INDEX executions_completed ON public.executions USING btree (completed_at) WHERE (completed_at IS NOT NULL);
 
@@ -824,6 +849,9 @@ CREATE INDEX workflows_newest ON public.workflows USING btree (name, published_a
 
 ALTER TABLE ONLY public.api_keys
     ADD CONSTRAINT api_keys_application_id_fkey FOREIGN KEY (application_id) REFERENCES public.applications(application_id);
+
+ALTER TABLE ONLY public.callback_log
+    ADD CONSTRAINT callback_log_outbox_id_fkey FOREIGN KEY (outbox_id) REFERENCES public.callback_deliveries(outbox_id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.node_capabilities
     ADD CONSTRAINT node_capabilities_node_id_fkey FOREIGN KEY (node_id) REFERENCES public.nodes(node_id) ON DELETE CASCADE;

@@ -28,7 +28,8 @@ class PostgresOutboxStore:
     """OutboxStore and OutboxAdministration over a table with the columns of columns.sql.
 
     `after_mark`, when given, runs in the transaction that marks, for owners whose own state
-    must change with a row's (a DEAD command makes its order need attention).
+    must change with a row's (a DEAD command makes its order need attention). With
+    `after_statuses` it hears of batches with such marks only, so that others stay one statement.
     """
 
     def __init__(
@@ -38,12 +39,14 @@ class PostgresOutboxStore:
         *,
         table: str,
         after_mark: MarkHook | None = None,
+        after_statuses: frozenset[OutboxStatus] = frozenset(OutboxStatus),
         new_claim_id: Callable[[], UUID] = uuid4,
     ) -> None:
         """Load the statements for `table`, a plain lower-case word."""
         self._database = database
         self._policy = policy
         self._after_mark = after_mark
+        self._after_statuses = after_statuses
         self._new_claim_id = new_claim_id
         self._next_deferral_at_s = 0.0
         self._sql = NamedSql.load(
@@ -70,7 +73,8 @@ class PostgresOutboxStore:
         """See OutboxStore."""
         if not marks:
             return frozenset()
-        if self._after_mark is None:
+        told = any(one.status in self._after_statuses for one in marks)
+        if self._after_mark is None or not told:
             records = await self._database.fetch(self._sql.mark, *_columns(marks))
             return frozenset(one["outbox_id"] for one in records)
         return await self._database.run_transaction(lambda one: self._mark_and_tell(one, marks))

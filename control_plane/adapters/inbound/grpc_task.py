@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from control_plane.adapters.inbound import task_messages as messages
 from control_plane.adapters.inbound.grpc_task_bulk import BulkTaskCalls, rerun_mode
+from control_plane.adapters.inbound.grpc_task_callbacks import CallbackCalls
 from control_plane.adapters.inbound.grpc_task_operations import OperationCalls
 from control_plane.adapters.inbound.messages import outcome
 from control_plane.adapters.inbound.pages import next_page, page_of
+from control_plane.core.callbacks.redelivery import Callbacks
 from control_plane.core.engine.reuse import Reuse
 from control_plane.core.executions.bulk import BulkTasks
 from control_plane.core.executions.control import TaskControl
@@ -37,11 +39,12 @@ class TaskUseCases:
     control: TaskControl
     bulk: BulkTasks
     operations: ExecutionOperations
+    callbacks: Callbacks
     hub: WatchHub
     explanations: Explanations
 
 
-class TaskServicer(BulkTaskCalls, OperationCalls, pb_grpc.TaskServiceServicer):
+class TaskServicer(BulkTaskCalls, CallbackCalls, OperationCalls, pb_grpc.TaskServiceServicer):
     """Serves tdp.control.v1.TaskService; RPCs that are not here answer UNIMPLEMENTED."""
 
     def __init__(self, use_cases: TaskUseCases) -> None:
@@ -50,6 +53,7 @@ class TaskServicer(BulkTaskCalls, OperationCalls, pb_grpc.TaskServiceServicer):
         self._control = use_cases.control
         self._bulk = use_cases.bulk
         self._operations = use_cases.operations
+        self._callbacks = use_cases.callbacks
         self._hub = use_cases.hub
         self._explanations = use_cases.explanations
 

@@ -7,7 +7,7 @@ import grpc.aio
 
 from control_plane.adapters.outbound.address_guard import AddressGuard, AddressRefusedError
 from control_plane.core.callbacks.domain import CallbackTarget
-from control_plane.limits import CALLBACK_TIMEOUT_S, CHANNELS_MAX
+from control_plane.limits import CALLBACK_TIMEOUT_S, CHANNELS_MAX, RETRY_AFTER_S_MAX
 from foundation.clock import Clock
 from foundation.errors import TdpError
 from foundation.grpc.channel import ChannelConfig, ClientTls, call_unary, open_channel
@@ -56,7 +56,7 @@ class GrpcCallbacks:
         except TdpError as error:
             if error.reason == ENDPOINT_GONE:
                 return Held(f"{shown} is gone: set the endpoint again to enable it")
-            return Retry(f"{shown} answered {error.code}: {error}")
+            return Retry(f"{shown} answered {error.code}: {error}", retry_after_s=_wait_s(error))
         return Delivered()
 
     async def _channel(self, url: str) -> grpc.aio.Channel:
@@ -75,3 +75,10 @@ class GrpcCallbacks:
             config = ChannelConfig(target=dialled, tls=tls, authority=host, retries=False)
             channel = self._channels[key] = open_channel(config)
         return channel
+
+
+def _wait_s(error: TdpError) -> float | None:
+    """Return the wait that a refusal asks for by RetryInfo, as Retry-After does; at most a day."""
+    if error.retry_delay_s is None:
+        return None
+    return min(error.retry_delay_s, RETRY_AFTER_S_MAX)

@@ -64,7 +64,10 @@ class HttpCallbacks:
             ) as response:
                 await response.content.read(CALLBACK_RESPONSE_BYTES_MAX)
                 return outcome_of_status(
-                    response.status, response.headers.get("retry-after"), shown
+                    response.status,
+                    response.headers.get("retry-after"),
+                    shown,
+                    self._clock.now(),
                 )
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             return Retry(f"{shown} could not be called: {type(error).__name__}: {error}")

@@ -1,6 +1,8 @@
 """Where a callback goes, and what an endpoint's answer means for the delivery."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Final
 
 from control_plane.limits import RETRY_AFTER_S_MAX
@@ -21,7 +23,9 @@ class CallbackTarget:
     disabled: bool
 
 
-def outcome_of_status(status: int, retry_after: str | None, url_shown: str) -> Outcome:
+def outcome_of_status(
+    status: int, retry_after: str | None, url_shown: str, now: datetime
+) -> Outcome:
     """Return what an HTTP answer means: 2xx stored, 410 disables, the rest is tried again.
 
     Redirects are not followed. Only 429 and 503 are believed about when to try again.
@@ -32,7 +36,7 @@ def outcome_of_status(status: int, retry_after: str | None, url_shown: str) -> O
     if status == GONE:
         return Held(f"{error}: the endpoint is gone, set it again to enable it")
     if status in (TOO_MANY_REQUESTS, UNAVAILABLE):
-        return Retry(error, retry_after_s=_retry_after_s(retry_after))
+        return Retry(error, retry_after_s=_retry_after_s(retry_after, now))
     return Retry(error)
 
 
@@ -41,8 +45,14 @@ def no_target() -> Outcome:
     return Dead("the application has no callback secret: set its callback endpoint")
 
 
-def _retry_after_s(text: str | None) -> float | None:
-    """Return the seconds of a Retry-After header in its numeric form, bounded to a day."""
-    if text is None or not text.strip().isdigit():
+def _retry_after_s(text: str | None, now: datetime) -> float | None:
+    """Return the seconds that a Retry-After header asks for, a number or a date; at most a day."""
+    if text is None:
         return None
-    return min(float(text.strip()), RETRY_AFTER_S_MAX)
+    if text.strip().isdecimal():
+        return min(float(text.strip()), RETRY_AFTER_S_MAX)
+    try:
+        wait_s = (parsedate_to_datetime(text) - now).total_seconds()
+    except (TypeError, ValueError):
+        return None
+    return min(max(wait_s, 0.0), RETRY_AFTER_S_MAX)

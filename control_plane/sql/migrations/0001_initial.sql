@@ -288,6 +288,20 @@ create index callback_deliveries_published on callback_deliveries (published_at)
     where status = 'PUBLISHED';
 
 create index callback_deliveries_execution on callback_deliveries (execution_id, sequence);
+create index callback_deliveries_application_dead on callback_deliveries (application_id, position)
+    where status in ('DEAD', 'QUARANTINED');
+
+-- What came of deliveries that did not succeed at once: each counted failure, and what operators did.
+-- One that succeeded at once is told by its row alone.
+create table callback_log (
+    entry_id bigint generated always as identity primary key,
+    outbox_id uuid not null references callback_deliveries on delete cascade,
+    kind text not null check (kind in ('failed', 'dead', 'delivered', 'redelivered')),
+    -- What the endpoint answered, or who had it delivered again.
+    detail text not null default '',
+    occurred_at timestamptz not null default tdp_now()
+);
+create index callback_log_delivery on callback_log (outbox_id, entry_id);
 
 ---------------------------------------------------------------------------------------------
 -- Steps, scheduling, attempts

@@ -23,6 +23,8 @@ class Endpoint:
     """What arrived, each with its signature checked, and the answers to give first."""
 
     url: str = ""
+    secrets: list[bytes] = field(default_factory=lambda: [SECRET])
+    headers: dict[str, str] = field(default_factory=dict)
     answers: list[int] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     tries: int = 0
@@ -31,12 +33,25 @@ class Endpoint:
     def take(self, header: str | None, body: bytes) -> int:
         """Check the signature, note the event, and return the status to answer."""
         self.tries += 1
-        verify(header, body, [SigningSecret(SECRET)], SystemClock().now().timestamp())
+        verify(
+            header,
+            body,
+            [SigningSecret(one) for one in self.secrets],
+            SystemClock().now().timestamp(),
+        )
         status = self.answers.pop(0) if self.answers else 200
         if status == 200:
             self.events.append(json.loads(body))
         self.changed.set()
         return status
+
+    async def until_count(self, count: int) -> list[dict[str, Any]]:
+        """Wait until so many events were accepted; return all that were."""
+        async with asyncio.timeout(30):
+            while len(self.events) < count:
+                self.changed.clear()
+                await self.changed.wait()
+        return self.events
 
     async def until(self, event_type: str) -> list[dict[str, Any]]:
         """Wait until an event of this type was accepted; return all that were."""
@@ -55,7 +70,7 @@ async def http_endpoint() -> AsyncIterator[Endpoint]:
     async def receive(request: web.Request) -> web.Response:
         body = await request.read()
         status = endpoint.take(request.headers.get(SIGNATURE_HEADER), body)
-        return web.Response(status=status)
+        return web.Response(status=status, headers=endpoint.headers)
 
     application = web.Application()
     application.router.add_post("/callbacks", receive)

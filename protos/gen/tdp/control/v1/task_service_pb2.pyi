@@ -70,6 +70,46 @@ RERUN_MODE_FROM_STEP: RerunMode.ValueType  # 4
 """The named step and all that depend on it run again, and what is not complete."""
 Global___RerunMode: _TypeAlias = RerunMode  # noqa: Y015
 
+class _CallbackStatus:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CallbackStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CallbackStatus.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CALLBACK_STATUS_UNSPECIFIED: _CallbackStatus.ValueType  # 0
+    """Never sent; in a request it means any that is not delivered, and of one execution any at all."""
+    CALLBACK_STATUS_PENDING: _CallbackStatus.ValueType  # 1
+    """Waits for its first try, or for the one that RedeliverCallbacks asked for."""
+    CALLBACK_STATUS_DELIVERING: _CallbackStatus.ValueType  # 2
+    """Being delivered now."""
+    CALLBACK_STATUS_RETRYING: _CallbackStatus.ValueType  # 3
+    """Waits for its next try."""
+    CALLBACK_STATUS_DELIVERED: _CallbackStatus.ValueType  # 4
+    """The endpoint has it."""
+    CALLBACK_STATUS_DEAD: _CallbackStatus.ValueType  # 5
+    """Given up after too many tries; RedeliverCallbacks makes it due again."""
+    CALLBACK_STATUS_QUARANTINED: _CallbackStatus.ValueType  # 6
+    """Set aside, since it may kill whoever delivers it; RedeliverCallbacks makes it due again."""
+
+class CallbackStatus(_CallbackStatus, metaclass=_CallbackStatusEnumTypeWrapper):
+    """CallbackStatus says where a callback stands."""
+
+CALLBACK_STATUS_UNSPECIFIED: CallbackStatus.ValueType  # 0
+"""Never sent; in a request it means any that is not delivered, and of one execution any at all."""
+CALLBACK_STATUS_PENDING: CallbackStatus.ValueType  # 1
+"""Waits for its first try, or for the one that RedeliverCallbacks asked for."""
+CALLBACK_STATUS_DELIVERING: CallbackStatus.ValueType  # 2
+"""Being delivered now."""
+CALLBACK_STATUS_RETRYING: CallbackStatus.ValueType  # 3
+"""Waits for its next try."""
+CALLBACK_STATUS_DELIVERED: CallbackStatus.ValueType  # 4
+"""The endpoint has it."""
+CALLBACK_STATUS_DEAD: CallbackStatus.ValueType  # 5
+"""Given up after too many tries; RedeliverCallbacks makes it due again."""
+CALLBACK_STATUS_QUARANTINED: CallbackStatus.ValueType  # 6
+"""Set aside, since it may kill whoever delivers it; RedeliverCallbacks makes it due again."""
+Global___CallbackStatus: _TypeAlias = CallbackStatus  # noqa: Y015
+
 @_typing.final
 class CreateTaskRequest(_message.Message):
     """CreateTaskRequest describes the work."""
@@ -1437,6 +1477,196 @@ class ExtendAttemptResponse(_message.Message):
 Global___ExtendAttemptResponse: _TypeAlias = ExtendAttemptResponse  # noqa: Y015
 
 @_typing.final
+class CallbackLogEntry(_message.Message):
+    """CallbackLogEntry is one thing that came of a callback."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    OCCUR_TIME_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """failed, dead, delivered or redelivered. The last success is in deliver_time and not here."""
+    detail: _builtins.str
+    """What the endpoint answered, at most 500 characters; of redelivered, who asked."""
+    @_builtins.property
+    def occur_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was recorded."""
+
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        detail: _builtins.str = ...,
+        occur_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["occur_time", b"occur_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["detail", b"detail", "kind", b"kind", "occur_time", b"occur_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CallbackLogEntry: _TypeAlias = CallbackLogEntry  # noqa: Y015
+
+@_typing.final
+class Callback(_message.Message):
+    """Callback is the delivery of one execution event to the business system."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLBACK_ID_FIELD_NUMBER: _builtins.int
+    EVENT_ID_FIELD_NUMBER: _builtins.int
+    EVENT_TYPE_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    EXECUTION_ID_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    ATTEMPT_COUNT_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
+    REDELIVERED_FIELD_NUMBER: _builtins.int
+    LAST_ERROR_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    NEXT_TRY_TIME_FIELD_NUMBER: _builtins.int
+    DELIVER_TIME_FIELD_NUMBER: _builtins.int
+    LOG_FIELD_NUMBER: _builtins.int
+    callback_id: _builtins.str
+    """The callback's id."""
+    event_id: _builtins.str
+    """The event's id, the same in every try; empty where the event was removed."""
+    event_type: _builtins.str
+    """The event's type; empty where the event was removed."""
+    application_id: _builtins.str
+    """The application that it goes to."""
+    task_id: _builtins.str
+    """The task; empty where it was removed."""
+    execution_id: _builtins.str
+    """The execution."""
+    sequence: _builtins.int
+    """The event's sequence within the execution."""
+    status: Global___CallbackStatus.ValueType
+    """Where it stands."""
+    attempt_count: _builtins.int
+    """Failures that count, since it was written or made due again."""
+    held: _builtins.bool
+    """Whether it waits for the endpoint to be enabled again, or for an earlier event of its execution."""
+    redelivered: _builtins.bool
+    """Whether RedeliverCallbacks made it due again."""
+    last_error: _builtins.str
+    """What the endpoint answered last; empty if it never failed."""
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When the event was recorded."""
+
+    @_builtins.property
+    def next_try_time(self) -> _timestamp_pb2.Timestamp:
+        """When the next try is due; unset unless one is."""
+
+    @_builtins.property
+    def deliver_time(self) -> _timestamp_pb2.Timestamp:
+        """When the endpoint took it; unset unless DELIVERED."""
+
+    @_builtins.property
+    def log(self) -> _containers.RepeatedCompositeFieldContainer[Global___CallbackLogEntry]:
+        """What came of it before, oldest first, at most the newest 20 entries."""
+
+    def __init__(
+        self,
+        *,
+        callback_id: _builtins.str = ...,
+        event_id: _builtins.str = ...,
+        event_type: _builtins.str = ...,
+        application_id: _builtins.str = ...,
+        task_id: _builtins.str = ...,
+        execution_id: _builtins.str = ...,
+        sequence: _builtins.int = ...,
+        status: Global___CallbackStatus.ValueType = ...,
+        attempt_count: _builtins.int = ...,
+        held: _builtins.bool = ...,
+        redelivered: _builtins.bool = ...,
+        last_error: _builtins.str = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        next_try_time: _timestamp_pb2.Timestamp | None = ...,
+        deliver_time: _timestamp_pb2.Timestamp | None = ...,
+        log: _abc.Iterable[Global___CallbackLogEntry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "deliver_time", b"deliver_time", "next_try_time", b"next_try_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "attempt_count", b"attempt_count", "callback_id", b"callback_id", "create_time", b"create_time", "deliver_time", b"deliver_time", "event_id", b"event_id", "event_type", b"event_type", "execution_id", b"execution_id", "held", b"held", "last_error", b"last_error", "log", b"log", "next_try_time", b"next_try_time", "redelivered", b"redelivered", "sequence", b"sequence", "status", b"status", "task_id", b"task_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Callback: _TypeAlias = Callback  # noqa: Y015
+
+@_typing.final
+class ListCallbacksRequest(_message.Message):
+    """ListCallbacksRequest selects a page of callbacks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    EXECUTION_ID_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """1 to 1,000; 0 means 50. A page is at most 1 MiB, so it may hold fewer."""
+    page_token: _builtins.str
+    """The next_page_token of the page before; empty means the first page. Other fields must be the same."""
+    execution_id: _builtins.str
+    """Only this execution's; empty means those of all executions."""
+    status: Global___CallbackStatus.ValueType
+    """Only those that stand so. Without execution_id, DELIVERED is refused: name the execution."""
+    application_id: _builtins.str
+    """Only for operators: the application whose callbacks are listed; empty means all for an operator, the
+    caller's own otherwise.
+    """
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        execution_id: _builtins.str = ...,
+        status: Global___CallbackStatus.ValueType = ...,
+        application_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "execution_id", b"execution_id", "page_size", b"page_size", "page_token", b"page_token", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCallbacksRequest: _TypeAlias = ListCallbacksRequest  # noqa: Y015
+
+@_typing.final
+class ListCallbacksResponse(_message.Message):
+    """ListCallbacksResponse is a page of callbacks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLBACKS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    @_builtins.property
+    def callbacks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Callback]:
+        """Newest first."""
+
+    def __init__(
+        self,
+        *,
+        callbacks: _abc.Iterable[Global___Callback] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["callbacks", b"callbacks", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCallbacksResponse: _TypeAlias = ListCallbacksResponse  # noqa: Y015
+
+@_typing.final
 class RedeliverCallbacksRequest(_message.Message):
     """RedeliverCallbacksRequest selects callbacks."""
 
@@ -1447,16 +1677,21 @@ class RedeliverCallbacksRequest(_message.Message):
     FILTER_FIELD_NUMBER: _builtins.int
     INCLUDE_DELIVERED_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
     idempotency_key: _builtins.str
     """Required. See MutationOutcome."""
     execution_id: _builtins.str
     """Either one execution …"""
     filter: _builtins.str
-    """… or a filter as in ListTasksRequest."""
+    """… or a filter as in ListTasksRequest: the callbacks of all runs of the tasks that fit."""
     include_delivered: _builtins.bool
-    """Also those that were delivered already; otherwise only DEAD ones."""
+    """Also those that were delivered already; otherwise only DEAD and QUARANTINED ones."""
     dry_run: _builtins.bool
-    """Count only."""
+    """Count only. Nothing is kept under the key, so that the real call may use it."""
+    application_id: _builtins.str
+    """Only for operators, with a filter: the application whose callbacks are meant; empty means all for an
+    operator, the caller's own otherwise.
+    """
     def __init__(
         self,
         *,
@@ -1465,10 +1700,11 @@ class RedeliverCallbacksRequest(_message.Message):
         filter: _builtins.str = ...,
         include_delivered: _builtins.bool = ...,
         dry_run: _builtins.bool = ...,
+        application_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "execution_id", b"execution_id", "filter", b"filter", "idempotency_key", b"idempotency_key", "include_delivered", b"include_delivered"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "dry_run", b"dry_run", "execution_id", b"execution_id", "filter", b"filter", "idempotency_key", b"idempotency_key", "include_delivered", b"include_delivered"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1483,22 +1719,26 @@ class RedeliverCallbacksResponse(_message.Message):
     MATCHED_COUNT_FIELD_NUMBER: _builtins.int
     CHANGED_COUNT_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
+    HAS_MORE_FIELD_NUMBER: _builtins.int
     matched_count: _builtins.int
-    """Callbacks that matched."""
+    """Callbacks that matched, at most 10,000; in a dry run all of them, counted up to 1,000,000."""
     changed_count: _builtins.int
-    """Callbacks made due again; 0 in a dry run."""
+    """Callbacks made due again under this key; 0 in a dry run."""
     outcome: _mutation_pb2.MutationOutcome.ValueType
-    """Whether this call made the change."""
+    """Whether this call ended the act; REPLAYED for the repetition of one that was done."""
+    has_more: _builtins.bool
+    """Whether there are more than 10,000: another call, with another key, goes on."""
     def __init__(
         self,
         *,
         matched_count: _builtins.int = ...,
         changed_count: _builtins.int = ...,
         outcome: _mutation_pb2.MutationOutcome.ValueType = ...,
+        has_more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_count", b"changed_count", "matched_count", b"matched_count", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_count", b"changed_count", "has_more", b"has_more", "matched_count", b"matched_count", "outcome", b"outcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -141,6 +141,11 @@ class TaskServiceStub:
                 request_serializer=tdp_dot_control_dot_v1_dot_task__service__pb2.ExtendAttemptRequest.SerializeToString,
                 response_deserializer=tdp_dot_control_dot_v1_dot_task__service__pb2.ExtendAttemptResponse.FromString,
                 _registered_method=True)
+        self.ListCallbacks = channel.unary_unary(
+                '/tdp.control.v1.TaskService/ListCallbacks',
+                request_serializer=tdp_dot_control_dot_v1_dot_task__service__pb2.ListCallbacksRequest.SerializeToString,
+                response_deserializer=tdp_dot_control_dot_v1_dot_task__service__pb2.ListCallbacksResponse.FromString,
+                _registered_method=True)
         self.RedeliverCallbacks = channel.unary_unary(
                 '/tdp.control.v1.TaskService/RedeliverCallbacks',
                 request_serializer=tdp_dot_control_dot_v1_dot_task__service__pb2.RedeliverCallbacksRequest.SerializeToString,
@@ -317,8 +322,17 @@ class TaskServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListCallbacks(self, request, context):
+        """ListCallbacks pages through callbacks with what came of each try, newest first. NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RedeliverCallbacks(self, request, context):
-        """RedeliverCallbacks makes DEAD or delivered callbacks due again; dry_run only counts. NOT_FOUND, ALREADY_EXISTS.
+        """RedeliverCallbacks makes DEAD or delivered callbacks due again, oldest first, at most 10,000 a call; they
+        hold up no others. dry_run only counts. A call that was cut off is repeated as with BulkCancelTasks.
+        NOT_FOUND, ALREADY_EXISTS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -426,6 +440,11 @@ def add_TaskServiceServicer_to_server(servicer, server):
                     servicer.ExtendAttempt,
                     request_deserializer=tdp_dot_control_dot_v1_dot_task__service__pb2.ExtendAttemptRequest.FromString,
                     response_serializer=tdp_dot_control_dot_v1_dot_task__service__pb2.ExtendAttemptResponse.SerializeToString,
+            ),
+            'ListCallbacks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCallbacks,
+                    request_deserializer=tdp_dot_control_dot_v1_dot_task__service__pb2.ListCallbacksRequest.FromString,
+                    response_serializer=tdp_dot_control_dot_v1_dot_task__service__pb2.ListCallbacksResponse.SerializeToString,
             ),
             'RedeliverCallbacks': grpc.unary_unary_rpc_method_handler(
                     servicer.RedeliverCallbacks,
@@ -980,6 +999,33 @@ class TaskService:
             '/tdp.control.v1.TaskService/ExtendAttempt',
             tdp_dot_control_dot_v1_dot_task__service__pb2.ExtendAttemptRequest.SerializeToString,
             tdp_dot_control_dot_v1_dot_task__service__pb2.ExtendAttemptResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCallbacks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tdp.control.v1.TaskService/ListCallbacks',
+            tdp_dot_control_dot_v1_dot_task__service__pb2.ListCallbacksRequest.SerializeToString,
+            tdp_dot_control_dot_v1_dot_task__service__pb2.ListCallbacksResponse.FromString,
             options,
             channel_credentials,
             insecure,

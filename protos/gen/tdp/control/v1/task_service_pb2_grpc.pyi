@@ -92,8 +92,13 @@ class TaskServiceStub:
     if need be; the execution's own stays. FAILED_PRECONDITION: the attempt is over, has its result, was
     told to stop or is out of time (ATTEMPT_NOT_RUNNING). NOT_FOUND, ALREADY_EXISTS.
     """
+    ListCallbacks: _aio.UnaryUnaryMultiCallable[_task_service_pb2.ListCallbacksRequest, _task_service_pb2.ListCallbacksResponse]
+    """ListCallbacks pages through callbacks with what came of each try, newest first. NOT_FOUND."""
     RedeliverCallbacks: _aio.UnaryUnaryMultiCallable[_task_service_pb2.RedeliverCallbacksRequest, _task_service_pb2.RedeliverCallbacksResponse]
-    """RedeliverCallbacks makes DEAD or delivered callbacks due again; dry_run only counts. NOT_FOUND, ALREADY_EXISTS."""
+    """RedeliverCallbacks makes DEAD or delivered callbacks due again, oldest first, at most 10,000 a call; they
+    hold up no others. dry_run only counts. A call that was cut off is repeated as with BulkCancelTasks.
+    NOT_FOUND, ALREADY_EXISTS.
+    """
 
 class TaskServiceServicer:
     """TaskService accepts tasks and shows and steers their executions.
@@ -275,11 +280,21 @@ class TaskServiceServicer:
         told to stop or is out of time (ATTEMPT_NOT_RUNNING). NOT_FOUND, ALREADY_EXISTS.
         """
 
+    def ListCallbacks(
+        self,
+        request: _task_service_pb2.ListCallbacksRequest,
+        context: _aio.ServicerContext[_task_service_pb2.ListCallbacksRequest, _abc.Awaitable[_task_service_pb2.ListCallbacksResponse]],
+    ) -> _abc.Awaitable[_task_service_pb2.ListCallbacksResponse]:
+        """ListCallbacks pages through callbacks with what came of each try, newest first. NOT_FOUND."""
+
     def RedeliverCallbacks(
         self,
         request: _task_service_pb2.RedeliverCallbacksRequest,
         context: _aio.ServicerContext[_task_service_pb2.RedeliverCallbacksRequest, _abc.Awaitable[_task_service_pb2.RedeliverCallbacksResponse]],
     ) -> _abc.Awaitable[_task_service_pb2.RedeliverCallbacksResponse]:
-        """RedeliverCallbacks makes DEAD or delivered callbacks due again; dry_run only counts. NOT_FOUND, ALREADY_EXISTS."""
+        """RedeliverCallbacks makes DEAD or delivered callbacks due again, oldest first, at most 10,000 a call; they
+        hold up no others. dry_run only counts. A call that was cut off is repeated as with BulkCancelTasks.
+        NOT_FOUND, ALREADY_EXISTS.
+        """
 
 def add_TaskServiceServicer_to_server(servicer: TaskServiceServicer, server: _aio.Server) -> None: ...
