@@ -1,9 +1,12 @@
 """What a control plane can be told, read once from TDP_CONTROL_… variables."""
 
+from datetime import timedelta
+
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from control_plane.core.nodes.leases import LeaseFigures
+from control_plane.core.retention.domain import RetentionAges
 from control_plane.limits import CLAIM_TTL_S_DEFAULT
 from foundation.grpc.settings import GrpcServerSettings
 from foundation.metrics.settings import MetricsSettings
@@ -61,6 +64,19 @@ class ControlPlaneSettings(ServiceSettings, GrpcServerSettings, MetricsSettings)
         100_000, ge=1, description="Queued executions of one application before it is refused."
     )
 
+    retention_s: float | None = Field(
+        None,
+        ge=86_400,
+        description="Tasks that are over for longer are removed, with all their evidence; "
+        "without it, none ever is.",
+    )
+    retention_batch: int = Field(
+        100, ge=1, le=1_000, description="Executions that one transaction of retention looks at."
+    )
+    wakeup_retention_s: float = Field(
+        7 * 86_400.0, ge=60, description="Delivered wake-ups older than this are removed."
+    )
+
     @field_validator("secret_keys")
     @classmethod
     def _keys_are_readable(cls, value: SecretStr) -> SecretStr:
@@ -79,6 +95,12 @@ class ControlPlaneSettings(ServiceSettings, GrpcServerSettings, MetricsSettings)
     def key_ring(self) -> KeyRing:
         """The keys for secrets at rest."""
         return KeyRing.parse(self.secret_keys.get_secret_value())
+
+    @property
+    def retention_ages(self) -> RetentionAges:
+        """How long what is kept."""
+        finished = None if self.retention_s is None else timedelta(seconds=self.retention_s)
+        return RetentionAges(finished, timedelta(seconds=self.wakeup_retention_s))
 
     @property
     def figures(self) -> LeaseFigures:

@@ -120,7 +120,7 @@ class ControlPlane:
         self.queued_intake = QueuedIntake(self.stores.intake)
         self.watch_hub = WatchHub(self.hints.watchers)
         self.live = LiveSessions(self.hints)
-        self.operations = Operations(settings, self.database, self.live, self.clock)
+        self.operations = Operations(settings, self.database, self.live, self.clock, self.random)
         self.driver = EngineDriver(
             self.stores.engine, self.ids, self.hints, self.clock, self.operations.measures
         )
@@ -341,7 +341,11 @@ class ControlPlane:
             server_version=VERSION,
         )
         system = SystemServicer(
-            Evidence(self.stores.evidence), self.operations.conservation, VERSION, self.replica_id
+            Evidence(self.stores.evidence),
+            self.operations.conservation,
+            VERSION,
+            self.replica_id,
+            ["retention"] if self.settings.retention_s is not None else [],
         )
         applications = Applications(
             self.stores.applications, self.deliveries, self.keys, self.ids, policy

@@ -757,6 +757,8 @@ CREATE INDEX artifact_commits_ordering ON public.artifact_commits USING btree (o
 
 CREATE INDEX artifact_commits_published ON public.artifact_commits USING btree (published_at) WHERE (status = 'PUBLISHED'::text);
 
+CREATE INDEX artifacts_left ON public.artifacts USING btree (created_at) WHERE (status <> 'COMMITTED'::text);
+
 CREATE UNIQUE INDEX artifacts_one_committed ON public.artifacts USING btree (execution_id, step_key, item_index, relative_path) WHERE (status = 'COMMITTED'::text);
 
 CREATE INDEX artifacts_resource ON public.artifacts USING btree (execution_id, resource_ref);

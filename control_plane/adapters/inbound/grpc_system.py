@@ -1,5 +1,6 @@
 """SystemService: what the server is, the ladder of evidence, and conservation."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from control_plane.core.conservation.application import Conservation
@@ -14,15 +15,21 @@ from tdp.control.v1 import system_service_pb2_grpc as pb_grpc
 
 PROTOCOL_VERSION: Final = 1
 FEATURES: Final = ("callbacks-grpc", "callbacks-http", "conservation", "evidence", "watch")
-"""What a client may rely on; the contract says what each name means."""
+"""What a client may rely on everywhere; the contract says what each name means."""
 
 
 class SystemServicer(pb_grpc.SystemServiceServicer):
     """Serves tdp.control.v1.SystemService."""
 
     def __init__(
-        self, evidence: Evidence, conservation: Conservation, version: str, replica_id: str
+        self,
+        evidence: Evidence,
+        conservation: Conservation,
+        version: str,
+        replica_id: str,
+        more_features: Sequence[str] = (),
     ) -> None:
+        self._features = sorted({*FEATURES, *more_features})
         self._evidence = evidence
         self._conservation = conservation
         self._version = version
@@ -36,7 +43,7 @@ class SystemServicer(pb_grpc.SystemServiceServicer):
             version=self._version,
             protocol_version_min=PROTOCOL_VERSION,
             protocol_version_max=PROTOCOL_VERSION,
-            features=list(FEATURES),
+            features=self._features,
             replica_id=self._replica_id,
             database_time=timestamp(await self._evidence.database_time()),
         )

@@ -632,6 +632,8 @@ create table artifacts (
 );
 create unique index artifacts_one_committed on artifacts (execution_id, step_key, item_index, relative_path) where status = 'COMMITTED';
 create index artifacts_resource on artifacts (execution_id, resource_ref);
+-- Places that were never committed are removed after a day.
+create index artifacts_left on artifacts (created_at) where status <> 'COMMITTED';
 
 -- Durable CommitArtifacts, one a successful attempt: outbox_id is the attempt's id.
 create table artifact_commits (
