@@ -91,7 +91,8 @@ def _document(error: TdpError) -> dict[str, object]:
 
 
 def _print_error(error: TdpError) -> None:
-    err.print(f"[bold red]{error.reason}[/] {plain(error.message)}")
+    # A path in it stays whole, to be clicked on or copied.
+    err.print(f"[bold red]{error.reason}[/] {plain(error.message)}", soft_wrap=True)
     unsaid = (one for one in error.field_violations if one.description not in error.message)
     for violation in unsaid:
         err.print(f"  [bold]{violation.field}[/]: {plain(violation.description)}")

@@ -4,12 +4,10 @@ import asyncio
 import contextlib
 import hashlib
 import os
-import re
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
-from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO, Final, Self, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -19,6 +17,7 @@ import stamina
 from yarl import URL
 
 from foundation.clock import Clock, SystemClock
+from node_agent.adapters.outbound.downloads import Download, difference, place, range_of
 from node_agent.adapters.outbound.transfer_errors import (
     GrantRefusedError,
     InterruptionError,
@@ -35,7 +34,6 @@ from node_agent.sdk.files import GrantSource, Transferred
 
 _Result = TypeVar("_Result")
 _MIB: Final = 1024 * 1024
-_CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,33 +57,6 @@ class TransferConfig:
     restarts_max: int = 1
     grant_margin_s: float = 2.0
     file_grants: bool = False
-
-
-@dataclass(slots=True)
-class _Download:
-    """How far one download is; `best_bytes` is the most it ever had."""
-
-    grants: GrantSource
-    file: BinaryIO
-    on_bytes: Callable[[], None]
-    grant: Grant | None = None
-    received_bytes: int = 0
-    best_bytes: int = 0
-    entity_tag: str = ""
-    complete: bool = False
-    digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
-
-    def begin_again(self) -> None:
-        self.file.seek(0)
-        self.file.truncate()
-        self.received_bytes = 0
-        self.entity_tag = ""
-        self.digest = hashlib.sha256()
-
-    def take(self, piece: bytes) -> None:
-        self.file.write(piece)
-        self.digest.update(piece)
-        self.received_bytes += len(piece)
 
 
 class HttpTransfers:
@@ -123,6 +94,9 @@ class HttpTransfers:
     ) -> Transferred:
         """Write the object to `destination`, whole and checked against the grant, or not at all.
 
+        What an earlier, interrupted call left beside it is the beginning, where the grant has a
+        hash that tells in the end.
+
         Raises:
             TransferFailedError, TransferRefusedError: the store could not or would not.
             ResourceMissingError, ResourceDamagedError, ResourceTooLargeError: the object.
@@ -130,19 +104,22 @@ class HttpTransfers:
         """
         partial = destination.with_name(f"{destination.name}.part")
         try:
-            with partial.open("w+b") as file:
-                download = _Download(grants, file, on_bytes)
+            with await asyncio.to_thread(_opened, partial) as file:
+                download = Download(grants, file, on_bytes)
+                await asyncio.to_thread(download.adopt)
                 await self._download_checked(download)
                 await asyncio.to_thread(_sync, file)
             partial.replace(destination)
-        finally:
+        except Exception:
+            # A stop or a death leaves the file for the resumed attempt; a failure leaves nothing.
             partial.unlink(missing_ok=True)
+            raise
         return Transferred(download.received_bytes, download.digest.digest())
 
-    async def _download_checked(self, download: _Download) -> None:
+    async def _download_checked(self, download: Download) -> None:
         for restart in range(self._config.restarts_max + 1):
             await self._download_all(download)
-            problem = _difference(download)
+            problem = difference(download)
             if problem is None:
                 return
             if restart == self._config.restarts_max:
@@ -153,12 +130,12 @@ class HttpTransfers:
             download.complete = False
             download.best_bytes = 0
 
-    async def _download_all(self, download: _Download) -> None:
+    async def _download_all(self, download: Download) -> None:
         """Ask until all bytes are here; headway renews the number of tries."""
         while not download.complete:
             await self._retried(lambda: self._try_with_headway(download), download)
 
-    async def _try_with_headway(self, download: _Download) -> None:
+    async def _try_with_headway(self, download: Download) -> None:
         best_before = download.best_bytes
         try:
             await self._get(download)
@@ -171,19 +148,22 @@ class HttpTransfers:
             if download.best_bytes - best_before < self._config.chunk_bytes:
                 raise
 
-    async def _get(self, download: _Download) -> None:
+    async def _get(self, download: Download) -> None:
         grant = await self._current(download)
         if grant.url.startswith("file:"):
             await self._copy_in(download, grant)
             return
-        headers = {**grant.headers, "Accept-Encoding": "identity", **_range(download)}
+        if download.received_bytes and not download.fits(grant):
+            await asyncio.to_thread(download.begin_again)
+            download.best_bytes = 0
+        headers = {**grant.headers, "Accept-Encoding": "identity", **range_of(download)}
         async with self._request("GET", grant, headers) as response:
             await check_status(response, grant)
-            await asyncio.to_thread(_place, download, response)
+            await asyncio.to_thread(place, download, response)
             await self._read_body(download, response)
         download.complete = True
 
-    async def _current(self, download: _Download) -> Grant:
+    async def _current(self, download: Download) -> Grant:
         if download.grant is None or self._is_over(download.grant):
             download.grant = await download.grants()
         return download.grant
@@ -192,7 +172,7 @@ class HttpTransfers:
         margin = timedelta(seconds=self._config.grant_margin_s)
         return grant.expires_at - self._clock.now() <= margin
 
-    async def _read_body(self, download: _Download, response: aiohttp.ClientResponse) -> None:
+    async def _read_body(self, download: Download, response: aiohttp.ClientResponse) -> None:
         promised = download.grant.size_bytes if download.grant is not None else 0
         limit = promised or self._config.size_bytes_max
         async for piece in response.content.iter_chunked(self._config.chunk_bytes):
@@ -205,7 +185,7 @@ class HttpTransfers:
             await asyncio.to_thread(download.take, piece)
             download.on_bytes()
 
-    async def _copy_in(self, download: _Download, grant: Grant) -> None:
+    async def _copy_in(self, download: Download, grant: Grant) -> None:
         self._check_file_grants(grant)
         download.begin_again()
         await asyncio.to_thread(_read_into, download, grant, self._config.chunk_bytes)
@@ -297,7 +277,7 @@ class HttpTransfers:
         return self._session
 
     async def _retried(
-        self, work: Callable[[], Awaitable[_Result]], transfer: "_Download | _Upload"
+        self, work: Callable[[], Awaitable[_Result]], transfer: "Download | _Upload"
     ) -> _Result:
         try:
             return await self._caller(InterruptionError, work)
@@ -353,39 +333,10 @@ class _Body:
         return Transferred(self._sent_bytes, self._digest.digest())
 
 
-def _range(download: _Download) -> dict[str, str]:
-    """Ask for the rest only, and only of the same object."""
-    if not download.received_bytes:
-        return {}
-    condition = {"If-Match": download.entity_tag} if download.entity_tag else {}
-    return {"Range": f"bytes={download.received_bytes}-", **condition}
-
-
-def _place(download: _Download, response: aiohttp.ClientResponse) -> None:
-    """Stand where the body of the answer begins: behind what is here, or at the start."""
-    entity_tag = response.headers.get("ETag", "")
-    if response.status != HTTPStatus.PARTIAL_CONTENT:
-        # The whole object, whether or not a part was asked for: some stores know no ranges.
-        download.begin_again()
-        download.entity_tag = entity_tag
-        return
-    found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-    fits = found is not None and int(found[1]) == download.received_bytes
-    if not fits or (download.entity_tag and entity_tag not in {"", download.entity_tag}):
-        download.begin_again()
-        raise InterruptionError("the store answered another range than was asked for")
-
-
-def _difference(download: _Download) -> str | None:
-    """How what came differs from what the grant names, None if it does not."""
-    grant = download.grant
-    if grant is None:
-        return None
-    if grant.size_bytes and download.received_bytes != grant.size_bytes:
-        return f"has {download.received_bytes} bytes instead of {grant.size_bytes}"
-    if grant.sha256 and download.digest.digest() != grant.sha256:
-        return f"has SHA-256 {download.digest.hexdigest()} instead of {grant.sha256.hex()}"
-    return None
+def _opened(partial: Path) -> BinaryIO:
+    """The file, for reading and writing, with what is in it."""
+    descriptor = os.open(partial, os.O_RDWR | os.O_CREAT, 0o600)
+    return os.fdopen(descriptor, "r+b")
 
 
 def _sync(file: BinaryIO) -> None:
@@ -397,7 +348,7 @@ def _file_of(grant: Grant) -> Path:
     return Path(unquote(urlsplit(grant.url).path))
 
 
-def _read_into(download: _Download, grant: Grant, chunk_bytes: int) -> None:
+def _read_into(download: Download, grant: Grant, chunk_bytes: int) -> None:
     with _file_of(grant).open("rb") as source:
         while piece := source.read(chunk_bytes):
             download.take(piece)

@@ -19,7 +19,7 @@ from foundation.logging import LogConfig, configure_logging
 from node_agent.adapters.outbound.process_host import ProcessHost, ProcessHostConfig
 from node_agent.adapters.outbound.process_host.local_services import LocalServices
 from node_agent.adapters.outbound.transfers import TransferConfig
-from node_agent.core.execution.ports import Failed, Outcome, Stopped
+from node_agent.core.execution.ports import Failed, Outcome, Stopped, Succeeded
 from node_agent.sdk import load_capabilities
 from node_agent.sdk.discovery import LoadedCapability
 from node_agent.testing.contract import POINTS_MAX, ContractOptions, Finding, check_capability
@@ -238,7 +238,11 @@ def _archive_of(loaded: LoadedCapability, file: Path | None, folder: Path) -> Pa
 async def _run(made: _Run, folder: Path, *, shown: bool) -> tuple[Outcome, LocalServices]:
     capability = made.loaded.capability
     key = capability.name, capability.version
-    config = ProcessHostConfig(slot_count=1, transfers=TransferConfig(file_grants=True))
+    config = ProcessHostConfig(
+        slot_count=1,
+        transfers=TransferConfig(file_grants=True),
+        on_line=_show_line if shown else None,
+    )
     host = ProcessHost({key: made.loaded}, config)
     work_folder = folder / "work"
     await asyncio.to_thread(work_folder.mkdir)
@@ -273,24 +277,30 @@ def _bar(name: str, *, shown: bool) -> Iterator[Callable[[int, str], None]]:
         )
 
 
+def _show_line(line: str) -> None:
+    err.print(f"[dim]|[/] {plain(line)}", soft_wrap=True)
+
+
 def _report(outcome: Outcome, services: LocalServices, output: Path, *, as_json: bool) -> None:
     if as_json:
         write_json(_described(outcome, services, output))
     if isinstance(outcome, Failed):
-        err.print(f"[bold red]{outcome.failure.reason}[/] {plain(outcome.failure.message)}")
-        if outcome.failure.log_tail and outcome.failure.retryable:
+        said = f"[bold red]{outcome.failure.reason}[/] {plain(outcome.failure.message)}"
+        err.print(said, soft_wrap=True)
+        if as_json and outcome.failure.log_tail and outcome.failure.retryable:
             err.print(plain(outcome.failure.log_tail))
     elif isinstance(outcome, Stopped):
         err.print("[yellow]stopped[/]")
     elif not as_json:
-        document = json.loads(outcome.output_json)
-        show({}, as_json=False, render=lambda console: _render(console, document, services, output))
+        assert isinstance(outcome, Succeeded)
+        _render(out, outcome, services, output)
 
 
-def _render(
-    console: Console, document: dict[str, Any], services: LocalServices, output: Path
-) -> None:
-    console.print_json(data=document)
+def _render(console: Console, done: Succeeded, services: LocalServices, output: Path) -> None:
+    console.print_json(done.output_json)
+    used = done.usage
+    megabytes = used.memory_bytes_max // 1024**2
+    console.print(f"{used.duration_ms} ms, CPU {used.cpu_time_ms} ms, {megabytes} MiB", style="dim")
     if not services.artifacts:
         return
     listed = table("Results", "File", "Bytes", "SHA-256")

@@ -9,7 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Self
 
 import psutil
@@ -38,10 +39,10 @@ class ChildStartError(TdpError):
 class _Pipes(asyncio.SubprocessProtocol):
     """Takes the child's output, and notes its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_line: Callable[[str], None] | None) -> None:
         loop = asyncio.get_running_loop()
         self.tail = LogTail()
-        self.lines = OutputLines()
+        self.lines = OutputLines(on_line)
         self.exited: asyncio.Future[None] = loop.create_future()
         self.silent: asyncio.Future[None] = loop.create_future()
 
@@ -82,7 +83,7 @@ class ChildHandle:
         with theirs:
             command = _command(config, references, theirs.fileno())
             transport, pipes = await asyncio.get_running_loop().subprocess_exec(
-                _Pipes,
+                partial(_Pipes, config.on_line),
                 *command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

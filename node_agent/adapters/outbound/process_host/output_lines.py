@@ -1,5 +1,6 @@
 """What children print, line by line in the agent's own log at debug, each with its attempt."""
 
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -11,8 +12,9 @@ _log = structlog.stdlib.get_logger(__name__)
 class OutputLines:
     """Cuts a child's output into lines; an endless one is cut at 4 KiB."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_line: Callable[[str], None] | None = None) -> None:
         """Start with no attempt: what comes now is of the child's own start."""
+        self._on_line = on_line
         self._attempt_id = ""
         self._rest = b""
 
@@ -37,3 +39,5 @@ class OutputLines:
     def _tell(self, line: bytes) -> None:
         text = line[:LINE_BYTES_MAX].decode("utf-8", "replace")
         _log.debug("capability_output", attempt_id=self._attempt_id, line=text)
+        if self._on_line is not None:
+            self._on_line(text)

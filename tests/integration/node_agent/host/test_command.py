@@ -8,6 +8,25 @@ from pathlib import Path
 
 import pytest
 
+# Its output tells how often it ran.
+ODD = """
+from itertools import count
+
+from pydantic import BaseModel
+
+from node_agent.sdk import Context, capability
+
+RUNS = count()
+
+
+class Number(BaseModel):
+    number: int = 0
+
+
+@capability("test.odd", version="1", mode="inline")
+async def odd(ctx: Context, given: Number) -> Number:
+    return Number(number=next(RUNS))
+"""
 CASES = Path(__file__).parents[3] / "cases"
 
 
@@ -71,6 +90,33 @@ def test_wrong_arguments_are_refused(
     done = tdp(tmp_path, "capability", "run", *arguments)
     assert done.returncode == 2
     assert reason in done.stderr
+
+
+def test_a_kept_contract_is_told(tmp_path: Path) -> None:
+    """Status 0 and one JSON document with every finding."""
+    done = tdp(tmp_path, "capability", "check", "noop", "--param", "number=1", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    document = json.loads(done.stdout)
+    assert (document["capability"], document["kept"]) == ("noop", True)
+    passed = {one["name"]: one["passed"] for one in document["findings"]}
+    assert passed["duplicate-delivery"] is True
+    # It saves no checkpoint and has no input to damage.
+    assert (passed["resume"], passed["refusal"]) == (None, None)
+
+
+def test_a_broken_contract_is_told(tmp_path: Path) -> None:
+    """Status 1, and in the report what to do and where, for a project that is not installed."""
+    (tmp_path / "odd.py").write_text(ODD, encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "odd"\n[project.entry-points."tdp.capabilities"]\nodd = "odd:odd"\n',
+        encoding="utf-8",
+    )
+    done = tdp(tmp_path, "capability", "check", "test.odd")
+    assert done.returncode == 1, done.stderr
+    told = " ".join(done.stdout.split())
+    assert "✗ duplicate-delivery" in told
+    assert f"({tmp_path}/odd.py:15)" in told
+    assert "✓ cancellation" in told
 
 
 def test_the_installed_capabilities_are_listed(tmp_path: Path) -> None:

@@ -73,6 +73,35 @@ async def test_a_cut_download_asks_for_the_rest_only(
     assert len(faulty.grants) == 1
 
 
+async def test_a_new_process_goes_on_where_the_last_one_died(
+    faulty: FaultyStore, transfers: HttpTransfers, tmp_path: Path
+) -> None:
+    """What a killed process left is not fetched again."""
+    (tmp_path / "thing.part").write_bytes(CONTENT[: 500 * KIB])
+    await fetched(faulty, transfers, tmp_path)
+    assert faulty.ranges == [f"bytes={500 * KIB}-"]
+
+
+@pytest.mark.parametrize("left", [b"other" * 100, CONTENT + b"more", CONTENT])
+async def test_what_does_not_belong_to_the_object_is_fetched_anew(
+    faulty: FaultyStore, transfers: HttpTransfers, tmp_path: Path, left: bytes
+) -> None:
+    """The hash tells in the end, and the size at once; then all is read from the start."""
+    (tmp_path / "thing.part").write_bytes(left)
+    await fetched(faulty, transfers, tmp_path)
+    assert faulty.ranges[-1] == ""
+
+
+async def test_without_a_hash_nothing_is_taken_over(
+    faulty: FaultyStore, transfers: HttpTransfers, tmp_path: Path
+) -> None:
+    """Two halves of different objects would not be noticed."""
+    (tmp_path / "thing.part").write_bytes(b"other")
+    await transfers.download(source_of(faulty, sha256=b""), tmp_path / "thing", nothing)
+    assert (tmp_path / "thing").read_bytes() == CONTENT
+    assert faulty.ranges == [""]
+
+
 async def test_a_store_without_ranges_is_read_from_the_start(
     faulty: FaultyStore, transfers: HttpTransfers, tmp_path: Path
 ) -> None:

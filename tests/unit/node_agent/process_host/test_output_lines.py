@@ -7,7 +7,8 @@ from node_agent.adapters.outbound.process_host.output_lines import LINE_BYTES_MA
 
 def test_lines_are_logged_with_their_attempt() -> None:
     """Pieces are put together, a rest stays with its attempt, and all is bounded."""
-    lines = OutputLines()
+    told: list[str] = []
+    lines = OutputLines(told.append)
     with capture_logs() as logs:
         lines.begin("one")
         for piece in (b"fir", b"st\nsec", b"ond\nrest"):
@@ -22,4 +23,5 @@ def test_lines_are_logged_with_their_attempt() -> None:
         ("two", "x" * LINE_BYTES_MAX),
         ("two", "\ufffd"),
     ]
+    assert told == [one["line"] for one in logs]
     assert {(one["event"], one["log_level"]) for one in logs} == {("capability_output", "debug")}
