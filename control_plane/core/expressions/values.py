@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from control_plane.core.errors import DocumentInvalidError
@@ -52,6 +52,19 @@ def children(value: JsonValue) -> Sequence[JsonValue]:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return value
     return ()
+
+
+def texts_of(value: JsonValue, path: str) -> Iterator[tuple[str, str]]:
+    """Return every string in the value with its path, which begins with `path`."""
+    pending = [(path, value)]
+    while pending:
+        at, one = pending.pop()
+        if isinstance(one, str):
+            yield at, one
+        elif isinstance(one, Mapping):
+            pending.extend((f"{at}.{key}", child) for key, child in reversed([*one.items()]))
+        elif isinstance(one, Sequence):
+            pending.extend((f"{at}[{n}]", child) for n, child in reversed([*enumerate(one)]))
 
 
 def longest_list(value: JsonValue) -> int:

@@ -15,7 +15,7 @@ from control_plane.core.expressions.template import (
     compile_expression,
     compile_template,
 )
-from control_plane.core.expressions.values import JsonValue
+from control_plane.core.expressions.values import JsonValue, texts_of
 from control_plane.core.workflows.document import read_document
 from control_plane.core.workflows.domain import (
     BOUNDED_STEP_TIMEOUT_DEFAULT,
@@ -85,8 +85,13 @@ def compile_workflow(
     """
     noted = violations if violations is not None else Violations()
     graph = _checked_graph(definition, noted)
-    _stop_at_violations(noted)
-    return _Compilation(definition, digest, compiler, noted, graph).result()
+    compilation = _Compilation(definition, digest, compiler, noted, graph)
+    if noted:
+        # What reads what would only repeat the mistakes found so far; each expression by
+        # itself may have others.
+        compilation.note_expressions()
+        _stop_at_violations(noted)
+    return compilation.result()
 
 
 def _stop_at_violations(violations: Violations) -> None:
@@ -162,13 +167,20 @@ class _Compilation:
         self._graph = graph
         self._keys = frozenset(step.key for step in definition.steps)
 
+    def note_expressions(self) -> None:
+        """Note what is wrong with the schema and each expression by itself."""
+        self._schema()
+        for place, step in enumerate(self._definition.steps):
+            self._expressions(place, step)
+        self._template(self._definition.output, "output", per_item=False)
+
     def result(self) -> CompiledWorkflow:
         schema = self._schema()
         steps = {
             step.key: self._step(place, step) for place, step in enumerate(self._definition.steps)
         }
         output = self._template(self._definition.output, "output", per_item=False)
-        self._check_steps_read(output.reads, "output", None)
+        self._check_mapping(output, self._definition.output, "output", None, per_item=False)
         _stop_at_violations(self._violations)
         failure_key = self._definition.failure_step
         return CompiledWorkflow(
@@ -189,6 +201,15 @@ class _Compilation:
             return DocumentSchema({})
 
     def _step(self, place: int, step: StepDefinition) -> CompiledStep:
+        path, per_item = f"steps[{place}]", bool(step.for_each)
+        compiled = self._expressions(place, step)
+        self._check_mapping(compiled.input, step.input, f"{path}.input", step, per_item=per_item)
+        for name, expression in (("when", compiled.when), ("for_each", compiled.for_each)):
+            if expression is not None:
+                self._check_steps_read(expression.reads, f"{path}.{name}", step)
+        return compiled
+
+    def _expressions(self, place: int, step: StepDefinition) -> CompiledStep:
         path = f"steps[{place}]"
         per_item = bool(step.for_each)
         when = self._expression(step.when, f"{path}.when", ValueKind.BOOL, per_item=per_item)
@@ -196,10 +217,6 @@ class _Compilation:
             step.for_each, f"{path}.for_each", ValueKind.LIST, per_item=False
         )
         mapping = self._template(step.input, f"{path}.input", per_item=per_item)
-        self._check_steps_read(mapping.reads, f"{path}.input", step)
-        for name, expression in (("when", when), ("for_each", for_each)):
-            if expression is not None:
-                self._check_steps_read(expression.reads, f"{path}.{name}", step)
         return CompiledStep(step, place, mapping, when, for_each)
 
     def _expression(
@@ -221,9 +238,33 @@ class _Compilation:
     def _template(self, tree: JsonValue, path: str, *, per_item: bool) -> Template:
         try:
             return compile_template(tree, self._compiler, per_item=per_item)
+        except ExpressionInvalidError:
+            # Text by text, so that each mistake is told with its own place.
+            for at, text in texts_of(tree, path):
+                self._note_text(text, at, per_item=per_item)
+            return compile_template(None, self._compiler, per_item=per_item)
+
+    def _note_text(self, text: str, path: str, *, per_item: bool) -> None:
+        try:
+            compile_template(text, self._compiler, per_item=per_item)
         except ExpressionInvalidError as error:
             self._violations.add(path, str(error), error.reason)
-            return compile_template(None, self._compiler, per_item=per_item)
+
+    def _check_mapping(
+        self,
+        template: Template,
+        tree: JsonValue,
+        path: str,
+        step: StepDefinition | None,
+        *,
+        per_item: bool,
+    ) -> None:
+        """Check what a mapping reads; only where something is wrong, text by text."""
+        if not any(self._why_unreadable(key, step) for key in template.reads.steps):
+            return
+        for at, text in texts_of(tree, path):
+            one = compile_template(text, self._compiler, per_item=per_item)
+            self._check_steps_read(one.reads, at, step)
 
     def _check_steps_read(self, reads: References, path: str, step: StepDefinition | None) -> None:
         for key in sorted(reads.steps):

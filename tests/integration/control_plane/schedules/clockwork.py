@@ -87,7 +87,7 @@ class Clockwork:
         self.starter = IntakeTaskStarter(intake, control)
 
     def runner(self, *, claim_ttl_s: float = 0.0, recheck_s: float = 0.0) -> ScheduleRunner:
-        """Return a replica's runner; claims, waits and retries of no length are due again at once."""
+        """Return a replica's runner; claims and waits of no length are due again at once."""
         runs = PostgresDueRuns(self.database, IDS, claim_ttl_s=claim_ttl_s, recheck_s=recheck_s)
         return ScheduleRunner(runs, self.starter, Random(1), retry_cap_s=0.0)
 

@@ -17,6 +17,7 @@ from control_plane.core.workflows.domain import OnFailure, StepKind
 from control_plane.core.workflows.errors import DefinitionInvalidError
 from control_plane.core.workflows.graph import build_graph, find_cycle
 from control_plane.core.workflows.publishing import CheckedDefinition, check_definition
+from control_plane.core.workflows.violations import Place, PlacedViolation
 
 CEL = CelCompiler()
 FULL = """
@@ -122,7 +123,7 @@ def test_the_failure_step_is_bounded_in_time() -> None:
 
 def test_unknown_capabilities_are_a_warning() -> None:
     """Nodes may come later, so publishing succeeds and says so."""
-    assert _check(FULL).warnings == (
+    assert _check(FULL).warnings[1:] == (
         "step tell: no node has declared mail.send 2 yet; tasks will wait for one",
     )
 
@@ -152,14 +153,14 @@ def test_canonical_text_publishes_to_itself() -> None:
         ("{", "no valid JSON|cannot be read"),
         ('{"a": 1, "a": 2}', "'a' occurs twice"),
         ('{"a": NaN}', "not JSON"),
-        ("a: 1\na: 2", "line 2: the key 'a' occurs twice"),
+        ("a: 1\na: 2", "line 2, column 1: the key 'a' occurs twice"),
         ("a: &x 1\nb: *x", "anchors"),
         ("a: !!python/name:os.system 1", "tag"),
         ("<<: {a: 1}", "merge keys"),
         ("a: 1\n---\nb: 2", "2 YAML documents"),
         ("a: [1\nb: 2", "no valid YAML at line 2"),
         ("[" * 2_000, "nest"),
-        ("- " * 80 + "a", "line 1: the definition nests deeper than 64"),
+        ("- " * 80 + "a", "line 1, column 129: the definition nests deeper than 64"),
         ('{"a":' * 2_000, "nests deeper"),
         ("x" * (1024 * 1024 + 1), "more than the 1048576 allowed"),
         ("version: 1.10\nname: w\nsteps: [{key: a}]", "version: expected a version.*1.1.*line 1"),
@@ -195,7 +196,7 @@ def test_canonical_text_publishes_to_itself() -> None:
         (_definition(_step("a", when="1 + 'a'")), r"steps\[0\].when: expression `1 \+ 'a'`"),
         (_definition(_step("a", when="'a'")), "expected a bool"),
         (_definition(_step("a", for_each="1")), "expected a list"),
-        (_definition(_step("a", input={"x": "${item}"})), r"steps\[0\].input: .*undeclared"),
+        (_definition(_step("a", input={"x": "${item}"})), r"steps\[0\].input.x: .*undeclared"),
         (_definition(_step("a"), _step("b", when="steps.a.output.x")), "add it to depends_on"),
         (_definition(_step("a", input="${steps.a.output}")), "'a' does not wait for 'a'"),
         (_definition(_step("a", input="${steps.x.output}")), "there is no step 'x'"),
@@ -220,8 +221,46 @@ def test_all_mistakes_are_told_at_once_with_their_lines() -> None:
     """One answer lists every mistake, so that a file is mended in one go."""
     text = FULL.replace("max_attempts: 5", "max_attempts: many").replace("archive.clean", "a b")
     complaints = _complaints(text)
-    assert "steps[0].capability: 'a b' is not a capability's name (line 11)" in complaints
-    assert "steps[2].retry.max_attempts: expected a number, not text (line 30)" in complaints
+    assert "steps[0].capability: 'a b' is not a capability's name (line 11, column 5)" in complaints
+    assert (
+        "steps[2].retry.max_attempts: expected a number, not text (line 30, column 7)" in complaints
+    )
+
+
+def test_expressions_are_told_beside_other_mistakes_each_with_its_own_key() -> None:
+    """A wrong type, two broken expressions and a stray reference all come in one answer."""
+    text = FULL.replace(
+        "name: image ${index}", 'name: image ${nothing}\n      other: [1, "${1 +}"]'
+    )
+    complaints = _complaints(text.replace("gpu_count: 1", "gpu_count: one"))
+    assert re.search(r"steps\[2\].input.name: .*undeclared.*\(line 28, column 7\)", complaints)
+    assert re.search(r"steps\[2\].input.other\[1\]: .*\(line 29, column 18\)", complaints)
+    assert "minimum_resources.gpu_count: expected a number" in complaints
+
+    stray = _complaints(FULL.replace('"${input.archive}"', '"${steps.tell.output}"'))
+    assert "steps[0].input.archive: 'tell' runs only on failure" in stray
+
+
+def test_json_has_places_too() -> None:
+    """A definition in JSON names line and column, of a mistake and of broken JSON alike."""
+    text = json.dumps(json.loads(_definition(_step("a", when=5))), indent=2)
+    line = next(n for n, one in enumerate(text.splitlines(), 1) if '"when"' in one)
+    assert f"steps[0].when: expected an expression as text (line {line}, column 7)" in _complaints(
+        text
+    )
+    with pytest.raises(DefinitionInvalidError) as error:
+        _check('{\n  "name": ]')
+    (violation,) = error.value.field_violations
+    assert isinstance(violation, PlacedViolation)
+    assert violation.place == Place(2, 11)
+
+
+def test_times_that_are_never_reached_are_warned_of() -> None:
+    """A time-out beyond a wider one is allowed, and said."""
+    step = _step("a", timeouts={"run": "2h", "total": "30m"})
+    warnings = _check(_definition(step, timeout="1h")).warnings
+    assert any("timeouts.run (2:00:00) is longer than the workflow's" in one for one in warnings)
+    assert any("longer than timeouts.total (0:30:00)" in one for one in warnings)
 
 
 def test_yaml_words_mean_what_they_say() -> None:
