@@ -59,9 +59,11 @@ test-debian: setup  ## Run the tests with Debian's tools (systemd-analyze, bsdta
 	$(BIN)/pytest -m debian tests/debian
 
 .PHONY: test-browser
-test-browser: setup  ## Run the tests of the page in Chromium.
-	@if compgen -G 'tests/browser/test_*.py' > /dev/null; then $(BIN)/pytest -m browser; \
-	else echo 'There is no page yet, so there is no browser test to run.'; fi
+test-browser:  ## Run the tests of the page in Chromium; its pictures go to build/screenshots.
+	@$(PYTHON) tools/bootstrap.py browser
+	@command -v chromium > /dev/null || { apt-get update -qq && \
+		apt-get install -qq -y --no-install-recommends chromium; }
+	$(BIN)/pytest -m browser tests/browser
 
 .PHONY: check
 check: setup  ## Lint, format, types, import rules, contracts, generated code and house style.
@@ -93,6 +95,8 @@ lock: setup  ## Resolve requirements/*.txt anew (LOCK_FLAGS=--upgrade for newer 
 	$(COMPILE) pyproject.toml requirements/build.in --extra dev --extra test -o requirements/dev.txt
 	$(COMPILE) pyproject.toml requirements/build.in --extra dev -c requirements/dev.txt -o requirements/runtime.txt
 	$(COMPILE) requirements/interop.in -o requirements/interop.txt
+	$(COMPILE) requirements/node.in -o requirements/node.txt
+	$(COMPILE) requirements/browser.in -o requirements/browser.txt
 
 .PHONY: clean
 clean:  ## Remove caches and build results; .venv and .data stay.

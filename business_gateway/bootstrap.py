@@ -19,17 +19,21 @@ from business_gateway.adapters.inbound.metrics import GatewayMetrics
 from business_gateway.adapters.inbound.rest_app import RestParts, create_app
 from business_gateway.adapters.inbound.rest_artifacts import artifact_router
 from business_gateway.adapters.inbound.rest_assets import UPLOAD_PATH, asset_router
+from business_gateway.adapters.inbound.rest_console import page_router, session_router
+from business_gateway.adapters.inbound.rest_console_desk import desk_router, stream_router
 from business_gateway.adapters.inbound.rest_journeys import journey_router
 from business_gateway.adapters.inbound.rest_orders import order_router
 from business_gateway.adapters.inbound.rest_security import client_of
 from business_gateway.adapters.inbound.rest_server import RestServer, RestServerConfig
 from business_gateway.adapters.outbound.object_store import ObjectStoreConfig, S3ObjectStore
 from business_gateway.adapters.outbound.postgres.asset_store import PostgresAssetStore
+from business_gateway.adapters.outbound.postgres.console_store import PostgresConsoleTables
 from business_gateway.adapters.outbound.postgres.order_counter import PostgresOrderCounter
 from business_gateway.adapters.outbound.postgres.order_store import PostgresOrderStore
 from business_gateway.adapters.outbound.postgres.resource_store import PostgresResourceStore
 from business_gateway.core.assets.application import AssetLimits, Assets
 from business_gateway.core.assets.sweeping import LeftUploads
+from business_gateway.core.console.sessions import Sessions
 from business_gateway.core.orders.application import Orders
 from business_gateway.core.orders.change_hub import OrderChangeHub
 from business_gateway.core.orders.journeys import Journeys
@@ -133,7 +137,11 @@ class Gateway:
         )
 
     def _routers(self) -> list[APIRouter]:
-        client = client_of(self.settings.api_key_hashes)
+        key_hashes = self.settings.api_key_hashes
+        sessions = Sessions(
+            self.settings.provider_secret.get_secret_value().encode(), key_hashes, self.clock
+        )
+        client = client_of(key_hashes, sessions)
         order_store = PostgresOrderStore(self.database)
         orders = Orders(
             order_store,
@@ -151,6 +159,17 @@ class Gateway:
             order_router(orders, client),
             journey_router(orders, journeys, client),
             artifact_router(artifacts, client),
+            *self._console(sessions, orders),
+        ]
+
+    def _console(self, sessions: Sessions, orders: Orders) -> list[APIRouter]:
+        tables, desk = PostgresConsoleTables(self.database), self.sync.desk
+        return [
+            session_router(sessions, self.settings.api_key_hashes, desk),
+            stream_router(sessions, self.changes, tables, recheck_s=limits.STREAM_RECHECK_S),
+            desk_router(sessions, desk, tables, orders),
+            # Last: it takes every path below the page.
+            page_router(),
         ]
 
     def _assets(self) -> Assets:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from fastapi import APIRouter
 
+from business_gateway.core.console.ports import PlatformDesk
 from business_gateway.core.orders.ports import CommandAnnouncer, EvidenceSource
 from foundation.grpc.server import GrpcService
 from foundation.lifecycle import Service
@@ -24,6 +25,7 @@ class SyncParts:
 
     evidence: EvidenceSource
     commands: CommandAnnouncer
+    desk: PlatformDesk
     services: Sequence[Service] = ()
     routers: Sequence[APIRouter] = ()
     grpc_services: Sequence[GrpcService] = ()

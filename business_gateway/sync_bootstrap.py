@@ -12,6 +12,7 @@ from business_gateway.adapters.inbound.grpc_callback import (
 from business_gateway.adapters.inbound.loop_compensation import compensation_loop
 from business_gateway.adapters.inbound.rest_callbacks import CALLBACKS_PATH, callback_router
 from business_gateway.adapters.outbound.command_publisher import CommandPublisher
+from business_gateway.adapters.outbound.console_desk import ConsoleDesk
 from business_gateway.adapters.outbound.control_plane import ControlPlaneClient, ControlPlaneConfig
 from business_gateway.adapters.outbound.postgres.callback_store import (
     PostgresNewsStore,
@@ -99,6 +100,7 @@ def build_sync(
     return SyncParts(
         evidence=platform,
         commands=CommandWakeup(pump.wakeup),
+        desk=ConsoleDesk(platform),
         services=services,
         routers=(callback_router(intake),),
         grpc_services=(callback_service(CallbackServicer(intake)),),

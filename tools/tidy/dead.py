@@ -11,7 +11,7 @@ from tools.tidy.sources import Finding, SourceFile
 
 # A string that is a module's name and nothing else, maybe with a `:function` in it.
 _NAMES_A_MODULE = re.compile(r"(\w+(?:\.\w+)+)(?::\w+)?")
-_STARTED_BY_MAKE = {"tools.bootstrap"}
+_STARTED_BY_MAKE = {"tools.bootstrap", "tools.console_packages"}
 
 
 def dead_modules(sources: Iterable[SourceFile], root: Path) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ _TEXT_SUFFIXES = {
     ".sql", ".toml", ".txt", ".yaml", ".yml",
 }  # fmt: skip
 _TEXT_NAMES = {"Makefile", "run", ".gitignore", ".editorconfig"}
-_NOT_OURS = {"__pycache__", "node_modules"}
+_NOT_OURS = {"__pycache__", "node_modules", "vendor"}
 
 
 @dataclass(frozen=True)

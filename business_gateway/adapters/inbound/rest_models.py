@@ -208,6 +208,7 @@ class ProblemDocument(BaseModel):
 _MEANINGS: Final = {
     400: "The request cannot be read: malformed, or without its Idempotency-Key.",
     401: "No valid API key.",
+    403: "A session of the page that may not do this.",
     404: "No such thing.",
     409: "Its state does not allow it, or the same request is still running.",
     413: "Too many bytes.",
@@ -225,5 +226,5 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
             "description": _MEANINGS[status],
             "content": {PROBLEM_MEDIA_TYPE: {"schema": schema}},
         }
-        for status in sorted({*statuses, 401, 500, 503})
+        for status in sorted({*statuses, 401, 403, 500, 503})
     }

@@ -71,7 +71,8 @@ class ControlPlaneClient:
 
     def __init__(self, config: ControlPlaneConfig) -> None:
         self._config = config
-        self._metadata = bearer_metadata(config.api_key)
+        self.metadata = bearer_metadata(config.api_key)
+        self.timeout_s = config.timeout_s
         self._channel: grpc.aio.Channel | None = None
         self._stopped = asyncio.Event()
 
@@ -140,7 +141,7 @@ class ControlPlaneClient:
 
     async def get_evidence(self, order_id: str) -> PlatformEvidence | None:
         """See EvidenceSource."""
-        stub = system_service_pb2_grpc.SystemServiceStub(self._opened)
+        stub = system_service_pb2_grpc.SystemServiceStub(self.channel)
         request = system_service_pb2.GetEvidenceRequest(external_ref=order_id)
         try:
             response = await self._call(stub.GetEvidence, request)
@@ -150,10 +151,11 @@ class ControlPlaneClient:
 
     @property
     def _tasks(self) -> pb_grpc.TaskServiceStub:
-        return pb_grpc.TaskServiceStub(self._opened)
+        return pb_grpc.TaskServiceStub(self.channel)
 
     @property
-    def _opened(self) -> grpc.aio.Channel:
+    def channel(self) -> grpc.aio.Channel:
+        """The open channel, for other adapters of this process; UnavailableError without one."""
         if self._channel is None:
             raise UnavailableError("the client of the control plane is not open: start it first")
         return self._channel
@@ -163,9 +165,7 @@ class ControlPlaneClient:
         method: "grpc.aio.UnaryUnaryMultiCallable[_RequestT, _ResponseT]",
         request: _RequestT,
     ) -> _ResponseT:
-        return await call_unary(
-            method, request, timeout_s=self._config.timeout_s, metadata=self._metadata
-        )
+        return await call_unary(method, request, timeout_s=self.timeout_s, metadata=self.metadata)
 
 
 def _rung(rung: system_service_pb2.EvidenceRung) -> Rung:

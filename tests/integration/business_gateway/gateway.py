@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import io
 import zipfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -24,9 +24,36 @@ from tests.fixtures.databases import FreshDatabase
 from tools.dev_stack import ObjectStoreAccess
 
 API_KEY = "tdp_key_of-the-tests"
+OPERATOR_KEY = "tdp_key_of-an-operator"
 PROVIDER_SECRET = "provider-secret-of-the-tests"
 APPLICATION_ID = "0190a000-0000-7000-8000-00000000a001"
 ASSET_BYTES_MAX = 6 * 1024 * 1024
+
+
+@dataclass
+class ScriptedDesk:
+    """Stands for the platform as the page sees it; knows one operator."""
+
+    details: dict[str, Any] = field(default_factory=dict)
+    calls: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
+    failure: TdpError | None = None
+
+    async def is_operator(self, key: str) -> bool:
+        return key == OPERATOR_KEY
+
+    async def call(self, method: str, body: Mapping[str, Any], operator_key: str) -> dict[str, Any]:
+        self.calls.append((method, dict(body), operator_key))
+        if self.failure is not None:
+            raise self.failure
+        return {"nodes": []}
+
+    async def task_details(self, task_id: str) -> dict[str, Any]:
+        if self.failure is not None:
+            raise self.failure
+        return {"task": {"task_id": task_id}, **self.details}
+
+    async def waiting(self, task_ids: Sequence[str]) -> Mapping[str, dict[str, Any]]:
+        return {one: {"waiting_for": "a node", "paused": False} for one in task_ids}
 
 
 @dataclass
@@ -36,6 +63,7 @@ class ScriptedPlatform:
     evidence: PlatformEvidence | None = None
     failure: TdpError | None = None
     wakes: int = 0
+    desk: ScriptedDesk = field(default_factory=ScriptedDesk)
 
     async def get_evidence(self, order_id: str) -> PlatformEvidence | None:
         if self.failure is not None:
@@ -123,7 +151,7 @@ async def serving(database: FreshDatabase, bucket: ObjectStoreAccess) -> AsyncIt
     platform = ScriptedPlatform()
 
     def build_sync(*_: object) -> SyncParts:
-        return SyncParts(evidence=platform, commands=platform)
+        return SyncParts(evidence=platform, commands=platform, desk=platform.desk)
 
     gateway = Gateway(settings_for(database, bucket), build_sync)
     await gateway.open()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.bootstrap import BootstrapError, Environment, set_up
+from tools.bootstrap import LOCKS, BootstrapError, Environment, set_up
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def environment(tmp_path: Path) -> Environment:
     """A repository with locks and an environment that looks made."""
     (tmp_path / "requirements").mkdir()
     (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
-    for name in ("uv", "runtime", "dev", "interop"):
+    for name in ("uv", "runtime", "dev", "interop", "browser"):
         (tmp_path / "requirements" / f"{name}.txt").write_text(name, encoding="utf-8")
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/python").write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
@@ -23,24 +23,26 @@ def environment(tmp_path: Path) -> Environment:
 
 
 def freshness(environment: Environment) -> dict[str, bool]:
-    return {level: environment.is_fresh(level) for level in ("runtime", "dev", "interop")}
+    return {level: environment.is_fresh(level) for level in LOCKS}
 
 
 def test_a_level_contains_the_smaller_ones(environment: Environment) -> None:
-    """After `dev`, `runtime` needs nothing, and `interop` still does."""
+    """After `dev`, `runtime` needs nothing, and what stands on `dev` still does."""
     assert not any(freshness(environment).values())
     environment.remember("dev")
-    assert freshness(environment) == {"runtime": True, "dev": True, "interop": False}
+    stale = {level for level, fresh in freshness(environment).items() if not fresh}
+    assert stale == {"interop", "browser"}
 
 
 @pytest.mark.parametrize(
     ("changed", "stale"),
     [
-        ("requirements/dev.txt", {"dev", "interop"}),
+        ("requirements/dev.txt", {"dev", "interop", "browser"}),
         ("requirements/interop.txt", {"interop"}),
+        ("requirements/browser.txt", {"browser"}),
         ("requirements/runtime.txt", {"runtime"}),
-        ("requirements/uv.txt", {"runtime", "dev", "interop"}),
-        ("pyproject.toml", {"runtime", "dev", "interop"}),
+        ("requirements/uv.txt", {"runtime", "dev", "interop", "browser"}),
+        ("pyproject.toml", {"runtime", "dev", "interop", "browser"}),
     ],
 )
 def test_a_changed_lock_makes_its_levels_stale(
@@ -48,6 +50,7 @@ def test_a_changed_lock_makes_its_levels_stale(
 ) -> None:
     """Only the levels that install from a changed file are installed again."""
     environment.remember("interop")
+    environment.remember("browser")
     assert all(freshness(environment).values())
     (environment.root / changed).write_text("changed", encoding="utf-8")
     assert {level for level, fresh in freshness(environment).items() if not fresh} == stale

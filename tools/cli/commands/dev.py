@@ -95,6 +95,7 @@ async def _dev(config: PlatformConfig, *, as_json: bool) -> None:
 
 def _document(platform: Platform, connection: Connection, context: Path) -> dict[str, object]:
     return {
+        "console_url": f"{connection.gateway_url}/console/",
         "gateway_url": connection.gateway_url,
         "gateway_api_key": connection.gateway_key,
         "control_plane_target": connection.control_target,
@@ -114,8 +115,9 @@ def _explain(platform: Platform, connection: Connection, context: Path) -> None:
     url, key, target = connection.gateway_url, connection.gateway_key, connection.control_target
     out.print(f"\n[bold]TDP runs.[/] Press Ctrl-C to stop; the data stays in {context.parent}.\n")
     for name, value in (
+        ("console", f"{url}/console/"),
         ("gateway", url),
-        ("API description", f"{url}/docs"),
+        ("API description", f"{url}/openapi.json"),
         ("control plane", f"{target} (gRPC with reflection)"),
         ("API key", key),
         ("operator's key", connection.control_key),
