@@ -1,20 +1,30 @@
 """Options that commands share, and how a command's coroutine is run."""
 
 import asyncio
+import json
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
+from uuid import uuid4
 
 import typer
+from google.protobuf.duration_pb2 import Duration
 
+from foundation.errors import InvalidArgumentError
 from tools.cli.output import ExitCode
 
 _Result = TypeVar("_Result")
 _Row = TypeVar("_Row")
 PAGE_SIZE_MAX: Final = 1000
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 Json = Annotated[
     bool, typer.Option("--json", help="Write JSON, one document a line, instead of text.")
+]
+Key = Annotated[
+    str, typer.Option("--idempotency-key", help="The same for each repetition; made up if empty.")
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most this many rows.")]
 
@@ -32,6 +42,32 @@ async def _stoppable(work: Coroutine[Any, Any, _Result]) -> _Result:
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return await work
+
+
+def key_of(given: str) -> str:
+    """Return the idempotency key that was given, or a new one."""
+    return given or f"cli-{uuid4()}"
+
+
+def duration_of(text: str, option: str) -> Duration:
+    """Return what `90s`, `30m`, `6h` or `2d` stands for; InvalidArgumentError for the option."""
+    number, unit = text[:-1], text[-1:]
+    if unit not in _UNITS_S or not number.isdecimal():
+        raise InvalidArgumentError.of_field(option, f"{text!r}: write 90s, 30m, 6h or 2d")
+    made = Duration()
+    made.FromTimedelta(timedelta(seconds=int(number) * _UNITS_S[unit]))
+    return made
+
+
+def document_of(text: str, option: str) -> str:
+    """Return JSON text, or that of the file after an @; InvalidArgumentError for the option."""
+    try:
+        if text.startswith("@"):
+            text = Path(text[1:]).read_text("utf-8")
+        json.loads(text)
+    except (OSError, ValueError) as error:
+        raise InvalidArgumentError.of_field(option, f"is no JSON: {error}") from None
+    return text
 
 
 def group(help_text: str) -> typer.Typer:

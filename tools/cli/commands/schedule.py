@@ -1,15 +1,10 @@
 """`tdp schedule`: tasks that the calendar creates."""
 
-import json
 from collections.abc import Sequence
-from datetime import timedelta
 from enum import StrEnum
-from pathlib import Path
-from typing import Annotated, Any, Final
-from uuid import uuid4
+from typing import Annotated, Any
 
 import typer
-from google.protobuf.duration_pb2 import Duration
 from rich.console import Console
 
 from foundation.errors import InvalidArgumentError, NotFoundError
@@ -17,13 +12,22 @@ from foundation.ids import is_id
 from tdp.control.v1 import schedule_service_pb2 as schedules
 from tdp.control.v1 import schedule_service_pb2_grpc
 from tools.cli.connection import Connection, ControlPlane
-from tools.cli.options import Json, Limit, group, rows_of, run
+from tools.cli.options import (
+    Json,
+    Key,
+    Limit,
+    document_of,
+    duration_of,
+    group,
+    key_of,
+    rows_of,
+    run,
+)
 from tools.cli.output import as_document, moment, show
 from tools.cli.schedule_views import render_answer, render_list, render_runs, render_schedule
 
 app = group("Create tasks by the calendar: cron expressions, time zones, overlap, catch-up.")
 Stub = schedule_service_pb2_grpc.ScheduleServiceStub
-_UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 class Overlap(StrEnum):
@@ -36,9 +40,6 @@ class Overlap(StrEnum):
 
 
 Which = Annotated[str, typer.Argument(help="The schedule's id, or its name.")]
-Key = Annotated[
-    str, typer.Option("--idempotency-key", help="The same for each repetition; made up if empty.")
-]
 Cron = Annotated[
     str | None, typer.Option("--cron", help='Minute hour day month weekday, such as "0 6 * * 1-5".')
 ]
@@ -97,7 +98,7 @@ def create(
     _change_task(spec.task, workflow, workflow_version, input_text, due_time_key)
     _change_marks(spec.task, labels, priority, task_name)
     request = schedules.CreateScheduleRequest(
-        idempotency_key=_key(key), application_id=application, name=name, spec=spec, paused=paused
+        idempotency_key=key_of(key), application_id=application, name=name, spec=spec, paused=paused
     )
     run(_act("CreateSchedule", request, as_json=as_json))
 
@@ -131,7 +132,7 @@ def update(
         _change_task(spec.task, workflow, workflow_version, input_text, due_time_key)
         _change_marks(spec.task, labels, priority, task_name)
 
-    run(_update(schedule, change, _key(key), as_json=as_json))
+    run(_update(schedule, change, key_of(key), as_json=as_json))
 
 
 @app.command()
@@ -167,7 +168,7 @@ def pause(
     Example:
       tdp schedule pause nightly --reason "the warehouse moves"
     """
-    request = schedules.PauseScheduleRequest(idempotency_key=_key(key), reason=reason)
+    request = schedules.PauseScheduleRequest(idempotency_key=key_of(key), reason=reason)
     run(_act_on(schedule, "PauseSchedule", request, as_json=as_json))
 
 
@@ -178,7 +179,7 @@ def resume(schedule: Which, *, key: Key = "", as_json: Json = False) -> None:
     Example:
       tdp schedule resume nightly
     """
-    request = schedules.ResumeScheduleRequest(idempotency_key=_key(key))
+    request = schedules.ResumeScheduleRequest(idempotency_key=key_of(key))
     run(_act_on(schedule, "ResumeSchedule", request, as_json=as_json))
 
 
@@ -189,7 +190,7 @@ def delete(schedule: Which, *, key: Key = "", as_json: Json = False) -> None:
     Example:
       tdp schedule delete nightly
     """
-    request = schedules.DeleteScheduleRequest(idempotency_key=_key(key))
+    request = schedules.DeleteScheduleRequest(idempotency_key=key_of(key))
     run(_act_on(schedule, "DeleteSchedule", request, as_json=as_json))
 
 
@@ -200,7 +201,7 @@ def trigger(schedule: Which, *, key: Key = "", as_json: Json = False) -> None:
     Example:
       tdp schedule trigger nightly
     """
-    request = schedules.TriggerScheduleRequest(idempotency_key=_key(key))
+    request = schedules.TriggerScheduleRequest(idempotency_key=key_of(key))
     run(_act_on(schedule, "TriggerSchedule", request, as_json=as_json))
 
 
@@ -248,7 +249,7 @@ def _change_times(
         name = f"OVERLAP_POLICY_{overlap.name}"
         spec.overlap_policy = schedules.OverlapPolicy.Value(name)
     if catch_up is not None:
-        spec.catch_up_window.CopyFrom(_duration(catch_up))
+        spec.catch_up_window.CopyFrom(duration_of(catch_up, "--catch-up"))
 
 
 def _change_task(
@@ -263,7 +264,7 @@ def _change_task(
     if workflow_version is not None:
         task.workflow_version = workflow_version
     if input_text is not None:
-        task.input_json = _input(input_text)
+        task.input_json = document_of(input_text, "--input")
     if due_time_key is not None:
         task.due_time_key = due_time_key
 
@@ -288,29 +289,6 @@ def _label(text: str) -> tuple[str, str]:
     if not separator:
         raise InvalidArgumentError.of_field("--label", f"{text!r} is not KEY=VALUE")
     return name, value
-
-
-def _duration(text: str) -> Duration:
-    number, unit = text[:-1], text[-1:]
-    if unit not in _UNITS_S or not number.isdigit():
-        raise InvalidArgumentError.of_field("--catch-up", f"{text!r}: write 90s, 30m, 6h or 2d")
-    made = Duration()
-    made.FromTimedelta(timedelta(seconds=int(number) * _UNITS_S[unit]))
-    return made
-
-
-def _input(text: str) -> str:
-    if text.startswith("@"):
-        text = Path(text[1:]).read_text("utf-8")
-    try:
-        json.loads(text)
-    except ValueError as error:
-        raise InvalidArgumentError.of_field("--input", f"is no JSON: {error}") from None
-    return text
-
-
-def _key(given: str) -> str:
-    return given or f"cli-{uuid4()}"
 
 
 async def _id_of(control: ControlPlane, which: str) -> str:

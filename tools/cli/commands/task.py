@@ -1,4 +1,4 @@
-"""`tdp task`: see the control plane's tasks and follow one to its end."""
+"""`tdp task`: see the control plane's tasks and follow one to its end; acts have a module."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from foundation.grpc.channel import owned_call
 from foundation.grpc.status import from_rpc_error
 from tdp.control.v1 import task_pb2, task_service_pb2_grpc
 from tdp.control.v1 import task_service_pb2 as tasks
+from tools.cli.commands import task_operations
 from tools.cli.connection import Connection, ControlPlane
 from tools.cli.options import Json, Limit, group, rows_of, run
 from tools.cli.output import (
@@ -26,7 +27,7 @@ from tools.cli.output import (
     table,
 )
 
-app = group("See the control plane's tasks and follow one to its end.")
+app = group("See the control plane's tasks, follow one to its end, and act on its work.")
 Stub = task_service_pb2_grpc.TaskServiceStub
 TaskId = Annotated[str, typer.Argument(help="The task's id.")]
 _RECONNECTS_MAX: Final = 8
@@ -76,6 +77,9 @@ def watch(
       tdp task watch 0190a5c2-7f4e-7cc3-98c4-dc0c0c07398f --json
     """
     raise typer.Exit(run(_watch(task_id, after, as_json=as_json)))
+
+
+task_operations.add_to(app)
 
 
 async def _get(task_id: str, *, as_json: bool) -> None:

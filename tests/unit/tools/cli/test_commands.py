@@ -36,6 +36,9 @@ SCHEDULE_ACTS = (
 )
 
 
+TASK_ACTS = ("signal", "skip", "pause", "resume", "extend", "rerun", "cancel")
+
+
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     """Run `tdp` in this process; answer its exit status."""
     monkeypatch.setattr("sys.argv", ["tdp", *arguments])
@@ -68,6 +71,7 @@ def test_each_command_explains_itself(
         ("task", "list"),
         ("task", "watch"),
         ("workflow", "validate"),
+        *(("task", one) for one in TASK_ACTS),
         ("workflow", "publish"),
         ("workflow", "get"),
         ("workflow", "deprecate"),
