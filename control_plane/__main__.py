@@ -1,8 +1,9 @@
-"""`python -m control_plane serve | migrate | check-config`."""
+"""`python -m control_plane serve | migrate | reseal-secrets | check-config`."""
 
 import asyncio
 import sys
 
+from control_plane.bootstrap.resealing import reseal_secrets
 from control_plane.failpoints import CONTROL_PLANE_FAILPOINTS
 from control_plane.server import migrations, serve
 from control_plane.settings import ControlPlaneSettings
@@ -19,6 +20,10 @@ _PROGRAM = Program(
         "migrate": Errand(
             "bring the database up to date",
             lambda settings: asyncio.run(migrations(settings).migrate()),
+        ),
+        "reseal-secrets": Errand(
+            "seal kept secrets with the newest key, so that older keys can be dropped",
+            lambda settings: asyncio.run(reseal_secrets(settings)),
         ),
         "check-config": Errand("read the settings and say what is wrong", lambda _settings: None),
     },

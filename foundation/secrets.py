@@ -103,7 +103,12 @@ class KeyRing:
 
     def is_outdated(self, sealed: bytes) -> bool:
         """Whether a sealed secret was not made with the current key."""
-        return sealed[: _HEADER.size] != _HEADER.pack(_FORMAT, self.current)
+        return not sealed.startswith(self.current_mark)
+
+    @property
+    def current_mark(self) -> bytes:
+        """What everything begins with that the current key sealed."""
+        return _HEADER.pack(_FORMAT, self.current)
 
 
 def _parse_key(part: str, position: int) -> tuple[int, bytes]:

@@ -116,9 +116,9 @@ class NodeServicer(pb_grpc.NodeServiceServicer):
     ) -> None:
         """Serve one stream for its life; reads and writes go through `context` alone."""
         del request_iterator
-        hello = hello_from(await self._first(context))
         principal = current_principal()
         principal.require_kind(PrincipalKind.NODE)
+        hello = hello_from(await self._first(context))
         if principal.id != hello.node_id:
             raise NodeMismatchError(
                 f"the credential is of node {principal.id}, Hello is of {hello.node_id}: "
