@@ -1,0 +1,1 @@
+"""Stand-ins for the capabilities of the video review."""
