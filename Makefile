@@ -65,6 +65,11 @@ test-browser:  ## Run the tests of the page in Chromium; its pictures go to buil
 		apt-get install -qq -y --no-install-recommends chromium; }
 	$(BIN)/pytest -m browser tests/browser
 
+.PHONY: fuzz
+fuzz: setup  ## Try new mutations of archives and pictures: make fuzz [COUNT=50000]
+	$(BIN)/python -m tests.fuzz zip --count $(or $(COUNT),50000)
+	$(BIN)/python -m tests.fuzz image --count $(or $(COUNT),50000)
+
 .PHONY: check
 check: setup  ## Lint, format, types, import rules, contracts, generated code and house style.
 	$(BIN)/ruff check .

@@ -1,9 +1,13 @@
 """Writes the clean archive: packed bytes as they were, headers new and free of doubt.
 
 Names are UTF-8, flagged as such when not ASCII; sizes and CRC stand in the local header, so no
-data descriptor is needed; Zip64 is used where a value demands it and nowhere else.
+data descriptor is needed; Zip64 is used where a value demands it and nowhere else. A name that is
+not ASCII stands in an Info-ZIP Unicode field too: unzip 6.0 takes the flag for nothing where the
+entry says that DOS made it.
 """
 
+import struct
+import zlib
 from collections.abc import Mapping
 from typing import BinaryIO
 
@@ -18,6 +22,7 @@ from node_agent.capabilities.archive_clean.records import (
     END_MAGIC,
     EXTRA_NTFS,
     EXTRA_TIMESTAMP,
+    EXTRA_UNICODE_PATH,
     EXTRA_ZIP64,
     FLAG_UTF8,
     FLAGS_OF_METHOD,
@@ -78,7 +83,8 @@ def local_record(entry: Entry) -> bytes:
     # A local Zip64 field has both sizes or is not there at all (APPNOTE 4.5.3).
     wide = sizes if max(sizes) >= FULL_32 else ()
     size, packed = (FULL_32, FULL_32) if wide else sizes
-    name, extra = entry.path.encode(), _extra(wide, entry.placement.local_extra)
+    name = entry.path.encode()
+    extra = _extra(wide, name, entry.placement.local_extra)
     fixed = LOCAL.pack(
         LOCAL_MAGIC,
         _version(entry, is_wide=bool(wide)),
@@ -101,7 +107,8 @@ def central_record(entry: Entry, offset: int) -> bytes:
     values = (header.size_bytes, header.packed_size_bytes, offset)
     wide = tuple(value for value in values if value >= FULL_32)
     size, packed, start = (min(value, FULL_32) for value in values)
-    name, extra = entry.path.encode(), _extra(wide, header.extra)
+    name = entry.path.encode()
+    extra = _extra(wide, name, header.extra)
     comment = _comment(entry)
     fixed = CENTRAL.pack(
         CENTRAL_MAGIC,
@@ -138,8 +145,10 @@ def end_records(entries: int, size_bytes: int, offset: int, comment: bytes) -> b
     return end64 + LOCATOR64.pack(LOCATOR64_MAGIC, 0, offset + size_bytes, 1) + end
 
 
-def _extra(wide: tuple[int, ...], blocks: Mapping[int, bytes]) -> bytes:
+def _extra(wide: tuple[int, ...], name: bytes, blocks: Mapping[int, bytes]) -> bytes:
     kept = {kind: payload for kind, payload in blocks.items() if kind in _EXTRA_KEPT}
+    if not name.isascii():
+        kept[EXTRA_UNICODE_PATH] = struct.pack("<BI", 1, zlib.crc32(name)) + name
     if not wide:
         return packed_extra(kept)
     zip64 = b"".join(value.to_bytes(8, "little") for value in wide)

@@ -9,6 +9,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
 
@@ -125,7 +126,10 @@ class Watermarker:
             with warnings.catch_warnings():
                 # Pillow warns of odd metadata, which is none of the text's business.
                 warnings.simplefilter("ignore")
-                return editor(data, self._job)
+                edited = editor(data, self._job)
+                # What is kept of a file may contradict what is new: then nobody could open it.
+                Image.open(BytesIO(edited.data)).close()
+                return edited
         except ImageRefused:
             raise
         except (MemoryError, Image.DecompressionBombError) as error:

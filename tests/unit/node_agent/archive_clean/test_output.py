@@ -58,11 +58,12 @@ def test_packed_bytes_are_copied_and_not_packed_again(workshop: Workshop) -> Non
 def test_an_archive_without_junk_comes_out_as_it_is(workshop: Workshop) -> None:
     """What is clean and plainly written already is not touched by a byte."""
     stamp = extra(0x5455, struct.pack("<BI", 1, 1_715_941_800))
+    named = unicode_path("海.txt".encode(), "海.txt")
     data = archive(
         [
             folder_entry("a/", local_extra=stamp, central_extra=stamp),
             text_entry("a/b.txt", "text " * 50, method=DEFLATED, comment=b"note"),
-            text_entry("海.txt", "x"),
+            text_entry("海.txt", "x", local_extra=named, central_extra=named),
         ],
         comment=b"commit 0123",
     )

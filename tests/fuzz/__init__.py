@@ -1,0 +1,1 @@
+"""Mutated archives and pictures end in success or a typed refusal, within time and memory."""
