@@ -26,6 +26,9 @@ CREATE TABLE public.executions (
     advance_failures integer DEFAULT 0 NOT NULL,
     quarantined_at timestamp with time zone,
     progress_event_at timestamp with time zone,
+    waits_for text,
+    waits_rank double precision,
+    waits_because text,
     created_at timestamp with time zone DEFAULT public.tdp_now() NOT NULL,
     started_at timestamp with time zone,
     completed_at timestamp with time zone,
@@ -213,6 +216,7 @@ CREATE TABLE public.attempts (
     reserved_disk_bytes bigint DEFAULT 0 NOT NULL,
     reserved_gpu_count integer DEFAULT 0 NOT NULL,
     takes_process_slot boolean DEFAULT false NOT NULL,
+    holds_slots boolean DEFAULT false NOT NULL,
     dispatched_at timestamp with time zone DEFAULT public.tdp_now() NOT NULL,
     accepted_at timestamp with time zone,
     started_at timestamp with time zone,
@@ -349,6 +353,20 @@ CREATE TABLE public.lease_guard (
     stamped_at timestamp with time zone DEFAULT public.tdp_now() NOT NULL,
     hold_until timestamp with time zone DEFAULT public.tdp_now() NOT NULL,
     CONSTRAINT lease_guard_id_check CHECK ((id = 1))
+);
+
+CREATE TABLE public.limit_keys (
+    limit_key text NOT NULL,
+    slot_count integer NOT NULL,
+    touched_at timestamp with time zone DEFAULT public.tdp_now() NOT NULL,
+    CONSTRAINT limit_keys_slot_count_check CHECK ((slot_count >= 1))
+);
+
+CREATE TABLE public.limit_slots (
+    limit_key text NOT NULL,
+    holder_id uuid NOT NULL,
+    taken_at timestamp with time zone DEFAULT public.tdp_now() NOT NULL,
+    expires_at timestamp with time zone
 );
 
 CREATE TABLE public.node_capabilities (
@@ -530,6 +548,8 @@ CREATE TABLE public.scheduling_requests (
     claim_id uuid,
     reasons text,
     never_satisfiable boolean DEFAULT false NOT NULL,
+    limits text,
+    waits_for text,
     created_at timestamp with time zone DEFAULT public.tdp_now() NOT NULL,
     service_rank double precision GENERATED ALWAYS AS (((EXTRACT(epoch FROM (created_at AT TIME ZONE 'UTC'::text)))::double precision - ((6.0 * (priority)::numeric))::double precision)) STORED,
     CONSTRAINT scheduling_requests_status_check CHECK ((status = ANY (ARRAY['PENDING'::text, 'CLAIMED'::text, 'DISPATCHED'::text, 'VOIDED'::text])))
@@ -569,6 +589,7 @@ CREATE VIEW public.waiting_steps AS
         CASE
             WHEN (step.status = 'WAITING'::text) THEN (((('waits for an answer since '::text || public.moment_text(step.ready_at)) || ': signal it'::text) || COALESCE((' before '::text || public.moment_text(step.deadline_at)), ''::text)) || '.'::text)
             WHEN (step.not_before > public.tdp_now()) THEN ((((('waits until '::text || public.moment_text(step.not_before)) || ' for attempt '::text) || step.attempt_number) || COALESCE((', since the one before ended with '::text || ((step.failure)::json ->> 'reason'::text)), ''::text)) || '.'::text)
+            WHEN (request.waits_for IS NOT NULL) THEN ((('waits since '::text || public.moment_text(request.created_at)) || ': '::text) || public.sentences_of(request.reasons))
             WHEN (request.reasons IS NOT NULL) THEN ((('waits for a node since '::text || public.moment_text(request.created_at)) || ': '::text) || public.sentences_of(request.reasons))
             ELSE (('waits for the scheduler since '::text || public.moment_text(COALESCE(request.created_at, step.ready_at))) || ': it is next.'::text)
         END AS sentence
@@ -595,6 +616,7 @@ CREATE VIEW public.shown_executions AS
         CASE
             WHEN (completed_at IS NOT NULL) THEN ''::text
             WHEN (quarantined_at IS NOT NULL) THEN (((('Set aside after '::text || advance_failures) || ' failed advances: '::text) || COALESCE(advance_error, ''::text)) || ' Resume it to try again.'::text)
+            WHEN ((waits_for IS NOT NULL) AND (status = 'CREATED'::text)) THEN ((('Waits since '::text || public.moment_text(created_at)) || ': '::text) || waits_because)
             WHEN paused THEN (('Paused'::text || COALESCE((' since '::text || public.moment_text(paused_at)), ''::text)) || ': resume it.'::text)
             ELSE COALESCE(( SELECT ((('Step '::text || waiting.step_key) || ' '::text) || waiting.sentence)
                FROM public.waiting_steps waiting
@@ -699,6 +721,12 @@ ALTER TABLE ONLY public.join_tokens
 ALTER TABLE ONLY public.lease_guard
     ADD CONSTRAINT lease_guard_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.limit_keys
+    ADD CONSTRAINT limit_keys_pkey PRIMARY KEY (limit_key);
+
+ALTER TABLE ONLY public.limit_slots
+    ADD CONSTRAINT limit_slots_pkey PRIMARY KEY (limit_key, holder_id);
+
 ALTER TABLE ONLY public.node_capabilities
     ADD CONSTRAINT node_capabilities_pkey PRIMARY KEY (node_id, capability, version);
 
@@ -793,6 +821,8 @@ CREATE INDEX executions_completed ON public.executions USING btree (completed_at
 
 CREATE INDEX executions_due ON public.executions USING btree (next_due_at) WHERE ((next_due_at IS NOT NULL) AND (completed_at IS NULL));
 
+CREATE INDEX executions_limited ON public.executions USING btree (waits_for, waits_rank) WHERE ((waits_for IS NOT NULL) AND (status = 'CREATED'::text));
+
 CREATE INDEX executions_live ON public.executions USING btree (created_at) WHERE (completed_at IS NULL);
 
 CREATE INDEX executions_not_succeeded ON public.executions USING btree (task_id DESC, application_id, status) WHERE (status <> 'SUCCEEDED'::text);
@@ -802,6 +832,10 @@ CREATE INDEX executions_queued ON public.executions USING btree (application_id)
 CREATE INDEX grants_attempt ON public.grants USING btree (attempt_id, idempotency_key);
 
 CREATE INDEX idempotency_records_created ON public.idempotency_records USING btree (created_at);
+
+CREATE INDEX limit_slots_expiry ON public.limit_slots USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+
+CREATE INDEX limit_slots_holder ON public.limit_slots USING btree (holder_id) WHERE (expires_at IS NULL);
 
 CREATE INDEX node_commands_attempt ON public.node_commands USING btree (attempt_id) WHERE (attempt_id IS NOT NULL);
 
@@ -835,9 +869,11 @@ CREATE INDEX schedules_newest ON public.schedules USING btree (application_id, s
 
 CREATE INDEX scheduling_requests_due ON public.scheduling_requests USING btree (available_at) WHERE (status = ANY (ARRAY['PENDING'::text, 'CLAIMED'::text]));
 
+CREATE INDEX scheduling_requests_limited ON public.scheduling_requests USING btree (waits_for, service_rank) WHERE ((status = 'PENDING'::text) AND (waits_for IS NOT NULL));
+
 CREATE INDEX scheduling_requests_never ON public.scheduling_requests USING btree (created_at) WHERE ((status = 'PENDING'::text) AND never_satisfiable);
 
-CREATE INDEX scheduling_requests_parked ON public.scheduling_requests USING btree (capability, capability_version, service_rank) WHERE ((status = 'PENDING'::text) AND (reasons IS NOT NULL));
+CREATE INDEX scheduling_requests_parked ON public.scheduling_requests USING btree (capability, capability_version, service_rank) WHERE ((status = 'PENDING'::text) AND (reasons IS NOT NULL) AND (waits_for IS NULL));
 
 CREATE INDEX tasks_external_ref ON public.tasks USING btree (external_ref, task_id DESC) WHERE (external_ref <> ''::text);
 

@@ -40,6 +40,8 @@ class RequestCreation:
     attempt_number: int
     requirement: Requirement
     available_at: datetime
+    limits_json: str = ""
+    """The slots that it needs, as stored; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)

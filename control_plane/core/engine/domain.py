@@ -24,6 +24,7 @@ from control_plane.core.engine.items import (
     instance_progress,
     progress_of_items,
 )
+from control_plane.core.engine.limiting import item_variables, step_uses
 from control_plane.core.engine.opening import dependencies_complete, open_instance
 from control_plane.core.engine.timeouts import due_at, time_out
 from control_plane.core.engine.workspace import Workspace
@@ -40,6 +41,7 @@ from control_plane.core.executions.failures import Failure
 from control_plane.core.executions.step_state import STEP_MACHINE, StepStatus, is_complete
 from control_plane.core.expressions.errors import ExpressionFailedError
 from control_plane.core.scheduling.domain import Requirement
+from control_plane.core.scheduling.limits import uses_to_json
 from control_plane.core.workflows.compiling import CompiledStep, CompiledWorkflow
 from control_plane.core.workflows.domain import StepKind
 
@@ -278,7 +280,20 @@ class _Summary:
             definition.capability, definition.capability_version, definition.affinity
         )
         available_at = instance.not_before or self._work.now
-        return RequestCreation(instance.ref, instance.attempt_number, requirement, available_at)
+        return RequestCreation(
+            instance.ref,
+            instance.attempt_number,
+            requirement,
+            available_at,
+            self._limits_json(instance.ref),
+        )
+
+    def _limits_json(self, ref: StepRef) -> str:
+        step = self._work.workflow.steps[ref.step_key]
+        if not step.limits:
+            return ""
+        variables = item_variables(self._work, step, ref)
+        return uses_to_json(step_uses(self._work, step, ref, variables))
 
     def _next_due_at(self, progress_due_at: datetime | None) -> datetime | None:
         if self._end is not None and self._end.is_over:

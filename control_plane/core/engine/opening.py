@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from control_plane.core.engine.deadlines import queue_deadline_at, wait_deadline_at
 from control_plane.core.engine.facts import StepFacts
+from control_plane.core.engine.limiting import step_uses
 from control_plane.core.engine.workspace import Workspace
 from control_plane.core.errors import DocumentInvalidError
 from control_plane.core.executions.domain import StepRef
@@ -45,6 +46,8 @@ def open_instance(
             work.end(instance, StepStatus.SKIPPED)
             return
         input_json = step.input.render(work.documents.variables(step.input.reads, **variables))
+        if step.limits:  # A key without a value fails the step before it waits for anything.
+            step_uses(work, step, instance.ref, variables)
     except (ExpressionFailedError, DocumentInvalidError) as error:
         work.end(instance, StepStatus.FAILED, expression_failure(instance.ref, error))
         return

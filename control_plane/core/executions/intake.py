@@ -12,6 +12,7 @@ from control_plane.core.applications.endpoints import (
     check_endpoint,
 )
 from control_plane.core.applications.errors import ApplicationNotFoundError
+from control_plane.core.engine.limiting import workflow_uses
 from control_plane.core.errors import ControlPlaneError
 from control_plane.core.executions.admission import Admission
 from control_plane.core.executions.domain import (
@@ -29,6 +30,7 @@ from control_plane.core.executions.ports import (
     NewTask,
     WorkflowForesight,
 )
+from control_plane.core.expressions.errors import ExpressionFailedError
 from control_plane.core.expressions.values import from_json
 from control_plane.core.idempotency import RequestIdentity, request_identity, reused
 from control_plane.core.wakeups import LocalHints
@@ -194,6 +196,12 @@ class TaskIntake:
         input_json = canonical_json(request.input_json or "{}", field="input_json")
         compiled = self._workflows.get(snapshot_json, digest)
         compiled.input_schema.check(from_json(input_json), "input")
+        try:
+            workflow_uses(compiled, application_id, input_json)
+        except ExpressionFailedError as error:
+            raise TaskInvalidError.of_field(
+                "input_json", f"gives the workflow no key: {error}"
+            ) from error
         warnings = await self._foresight.warnings(compiled)
         task_id, execution_id = TaskId(self._ids.new_id()), ExecutionId(self._ids.new_id())
         event_id = self._ids.new_id()

@@ -61,6 +61,8 @@ class AttemptFacts:
     canceling: bool
     """Whether it is ending because of a cancel, which the failure step heeds too."""
     snapshot_digest: str
+    holds_slots: bool = False
+    """Whether slots of limits come back with its end."""
 
     @property
     def is_over(self) -> bool:

@@ -98,11 +98,13 @@ class Scheduler:
         self._hint(done)
         if proposed.unplaced:
             parked = Parking(nodes).parked(proposed.unplaced)
-            await self._store.park(claim_id, parked)
+            (await self._store.park(claim_id, parked)).give(self._hints)
             self._remember(
                 ParkedKind(one.request.requirement, one.never) for one in proposed.unplaced
             )
-        return Fate.CROWDED in done.fates.values()
+        # A node that was kept for a request which has to wait for a limit suits another one.
+        limited = Fate.LIMITED in done.fates.values() and bool(proposed.unplaced)
+        return limited or done.wakes_requests or Fate.CROWDED in done.fates.values()
 
     async def _plan(self, claimed: ClaimedRequests, nodes: Sequence[NodeFacts]) -> Plan:
         running = None
@@ -126,6 +128,7 @@ class Scheduler:
             self._sweep_at_s = now_s + PARKED_SWEEP_INTERVAL_S
             self._remember(await self._store.parked_requirements())
             self._shapes = None
+            (await self._store.sweep_limits()).give(self._hints)
 
     def _openings(self, nodes: Sequence[NodeFacts]) -> list[Opening]:
         free = [node for node in nodes if node.running_count < node.slot_count]

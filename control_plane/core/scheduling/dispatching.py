@@ -9,6 +9,7 @@ from typing import Final
 from control_plane.core.executions.execution_state import ClosingReason, ExecutionStatus
 from control_plane.core.executions.step_state import StepStatus
 from control_plane.core.scheduling.domain import HEARTBEAT_TTL_S, NodeFacts, NodeId, qualify
+from control_plane.core.scheduling.limits import LimitBoard, LimitWait
 from control_plane.core.scheduling.planning import Placement, RequestKey, with_one_more
 
 _LIVE: Final = frozenset({ExecutionStatus.CREATED, ExecutionStatus.QUEUED, ExecutionStatus.RUNNING})
@@ -25,6 +26,8 @@ class Fate(StrEnum):
     PAUSED = "PAUSED"
     CROWDED = "CROWDED"
     """The node can't take it any more: another one is chosen, at once."""
+    LIMITED = "LIMITED"
+    """A limit has no slot for it: it waits for one."""
     LATE = "LATE"
     """Its queue time is over: the engine is about to time the step out."""
     INPUT_INVALID = "INPUT_INVALID"
@@ -53,19 +56,29 @@ class LockedRequest:
     input_problem: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What becomes of each request, and what the LIMITED ones wait for."""
+
+    fates: Mapping[RequestKey, Fate]
+    waits: Mapping[RequestKey, LimitWait]
+
+
 def judge(
     requests: Sequence[LockedRequest],
     nodes: Mapping[NodeId, NodeFacts],
     now: datetime,
+    limits: LimitBoard,
     heartbeat_ttl_s: float = HEARTBEAT_TTL_S,
-) -> dict[RequestKey, Fate]:
+) -> Judgement:
     """Decide the requests in this order, none of which occurs twice.
 
-    `nodes` are locked, too; what is dispatched here takes of them what it needs, so that a
-    batch never takes more than there is.
+    `nodes` and the keys of `limits` are locked, too; what is dispatched here takes of them
+    what it needs, so that a batch never takes more than there is.
     """
     left = dict(nodes)
     fates: dict[RequestKey, Fate] = {}
+    waits: dict[RequestKey, LimitWait] = {}
     for one in requests:
         placement = one.placement
         requirement = placement.request.requirement
@@ -74,10 +87,13 @@ def judge(
             node = left.get(placement.node_id)
             if node is None or qualify(node, requirement, heartbeat_ttl_s):
                 fate = Fate.CROWDED
+            elif (wait := limits.take(placement.request.limits, now)) is not None:
+                fate = Fate.LIMITED
+                waits[placement.request.key] = wait
             else:
                 left[placement.node_id] = with_one_more(node, requirement)
         fates[placement.request.key] = fate
-    return fates
+    return Judgement(fates, waits)
 
 
 def _fate_of_step(one: LockedRequest, now: datetime) -> Fate:

@@ -59,7 +59,15 @@ class Parking:
 
     def parked(self, unplaced: Iterable[Unplaced]) -> list[ParkedRequest]:
         """Return the requests with their sentences."""
-        return [ParkedRequest(one.request.key, self._reasons(one), one.never) for one in unplaced]
+        return [
+            ParkedRequest(
+                one.request.key,
+                self._reasons(one),
+                one.never,
+                [use.identity for use in one.request.limits],
+            )
+            for one in unplaced
+        ]
 
     def _reasons(self, one: Unplaced) -> list[str]:
         requirement = one.request.requirement

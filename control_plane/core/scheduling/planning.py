@@ -23,6 +23,7 @@ from control_plane.core.scheduling.domain import (
     score,
     takes_process_slot,
 )
+from control_plane.core.scheduling.limits import LimitUse
 from control_plane.core.workflows.domain import Affinity, Resources
 
 # One point of priority for every 6 s of waiting: the lowest priority (-100) overtakes a new
@@ -51,6 +52,8 @@ class Request:
     priority: int
     queued_at: datetime
     requirement: Requirement
+    limits: tuple[LimitUse, ...] = ()
+    """The slots of limits that it needs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from control_plane.core.executions.outcomes import Aftermath
 from control_plane.core.scheduling.dispatching import Fate
 from control_plane.core.scheduling.domain import NodeFacts, Requirement
 from control_plane.core.scheduling.planning import Placement, Request, RequestKey
@@ -34,6 +35,8 @@ class ParkedRequest:
     key: RequestKey
     reasons: Sequence[str]
     never: bool
+    limit_keys: Sequence[str] = ()
+    """Keys of which it takes no slot for now, so that others may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,9 @@ class DispatchedBatch:
     started: frozenset[str] = frozenset()
     """Executions that have begun to run, and so have an event."""
     to_advance: frozenset[str] = frozenset()
-    """Executions whose steps failed here, or are about to time out."""
+    """Executions whose steps failed here, or are about to time out, or may begin."""
+    wakes_requests: bool = False
+    """Whether requests have become due here, as a limit had slots left for them."""
 
 
 class SchedulingStore(Protocol):
@@ -95,12 +100,16 @@ class SchedulingStore(Protocol):
         """
         ...
 
-    async def park(self, claim_id: str, requests: Sequence[ParkedRequest]) -> None:
+    async def park(self, claim_id: str, requests: Sequence[ParkedRequest]) -> Aftermath:
         """Put claimed requests back, with the reasons, until there is an opening for them."""
         ...
 
     async def parked_requirements(self) -> Sequence[ParkedKind]:
         """Return what the parked requests ask for, each requirement once."""
+        ...
+
+    async def sweep_limits(self) -> Aftermath:
+        """Wake whoever waits for a limit that has slots left, should a wake-up be lost."""
         ...
 
     async def reassess(self, kinds: Sequence[ReassessedKind]) -> None:

@@ -19,6 +19,7 @@ from control_plane.core.expressions.values import JsonValue, texts_of
 from control_plane.core.workflows.document import read_document
 from control_plane.core.workflows.domain import (
     BOUNDED_STEP_TIMEOUT_DEFAULT,
+    LimitDefinition,
     StepDefinition,
     WorkflowDefinition,
 )
@@ -33,6 +34,14 @@ _ITEM_NAMES: Final = frozenset({"item", "index"})
 
 
 @dataclass(frozen=True, slots=True)
+class CompiledLimit:
+    """A limit with its key compiled."""
+
+    definition: LimitDefinition
+    key: Template
+
+
+@dataclass(frozen=True, slots=True)
 class CompiledStep:
     """A step with its expressions compiled; `place` is its position in the definition."""
 
@@ -41,6 +50,7 @@ class CompiledStep:
     input: Template
     when: Expression | None = None
     for_each: Expression | None = None
+    limits: tuple[CompiledLimit, ...] = ()
 
     @property
     def key(self) -> StepKey:
@@ -71,6 +81,7 @@ class CompiledWorkflow:
     failure_step: CompiledStep | None
     output: Template
     input_schema: DocumentSchema
+    limits: tuple[CompiledLimit, ...] = ()
 
 
 def compile_workflow(
@@ -181,6 +192,7 @@ class _Compilation:
         }
         output = self._template(self._definition.output, "output", per_item=False)
         self._check_mapping(output, self._definition.output, "output", None, per_item=False)
+        limits = self._workflow_limits()
         _stop_at_violations(self._violations)
         failure_key = self._definition.failure_step
         return CompiledWorkflow(
@@ -191,6 +203,27 @@ class _Compilation:
             failure_step=None if failure_key is None else _bounded(steps[failure_key]),
             output=output,
             input_schema=schema,
+            limits=limits,
+        )
+
+    def _workflow_limits(self) -> tuple[CompiledLimit, ...]:
+        limits = self._limits(self._definition.limits, "", per_item=False)
+        for limit in limits:
+            # It is decided before anything else of the execution is known.
+            if others := sorted(limit.key.reads.names - {"input"}):
+                self._violations.add(
+                    _limit_path("", limit.definition),
+                    f"a workflow's key reads input only, not {', '.join(others)}",
+                    "REFERENCE_INVALID",
+                )
+        return limits
+
+    def _limits(
+        self, limits: tuple[LimitDefinition, ...], path: str, *, per_item: bool
+    ) -> tuple[CompiledLimit, ...]:
+        return tuple(
+            CompiledLimit(one, self._template(one.key, _limit_path(path, one), per_item=per_item))
+            for one in limits
         )
 
     def _schema(self) -> DocumentSchema:
@@ -217,7 +250,10 @@ class _Compilation:
             step.for_each, f"{path}.for_each", ValueKind.LIST, per_item=False
         )
         mapping = self._template(step.input, f"{path}.input", per_item=per_item)
-        return CompiledStep(step, place, mapping, when, for_each)
+        limits = self._limits(step.limits, f"{path}.", per_item=per_item)
+        for limit in limits:
+            self._check_steps_read(limit.key.reads, _limit_path(f"{path}.", limit.definition), step)
+        return CompiledStep(step, place, mapping, when, for_each, limits)
 
     def _expression(
         self, source: str, path: str, expected: ValueKind, *, per_item: bool
@@ -282,6 +318,10 @@ class _Compilation:
         if step is not None and not self._graph.is_ancestor(key, step.key):
             return f"step {step.key!r} does not wait for {key!r}: add it to depends_on"
         return ""
+
+
+def _limit_path(path: str, limit: LimitDefinition) -> str:
+    return f"{path}{'concurrency_key' if limit.per is None else 'rate_limit'}"
 
 
 def _bounded(step: CompiledStep) -> CompiledStep:

@@ -88,6 +88,27 @@ class Affinity:
 ANYWHERE: Final = Affinity()
 
 
+class LimitScope(StrEnum):
+    """Who shares the slots of a key: this workflow's executions, or all of the application's."""
+
+    WORKFLOW = "workflow"
+    APPLICATION = "application"
+
+
+@dataclass(frozen=True, slots=True)
+class LimitDefinition:
+    """At most `count` at once for a key or, with `per`, at most so many starts in that time.
+
+    `key` is a mapping that yields text, a number or a boolean. A step's limit counts attempts,
+    a workflow's executions; in either scope these do not share slots with one another.
+    """
+
+    key: JsonValue
+    count: int = 1
+    per: timedelta | None = None
+    scope: LimitScope = LimitScope.WORKFLOW
+
+
 @dataclass(frozen=True, slots=True)
 class StepDefinition:
     """One step of a workflow; expressions are still text here."""
@@ -106,6 +127,7 @@ class StepDefinition:
     affinity: Affinity = ANYWHERE
     on_failure: OnFailure = OnFailure.FAIL
     at_most_once: bool = False
+    limits: tuple[LimitDefinition, ...] = ()
 
     @property
     def continues_on_failure(self) -> bool:
@@ -124,3 +146,4 @@ class WorkflowDefinition:
     timeout: timedelta = WORKFLOW_TIMEOUT_DEFAULT
     output: JsonValue = None
     failure_step: StepKey | None = None
+    limits: tuple[LimitDefinition, ...] = ()

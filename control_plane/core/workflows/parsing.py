@@ -18,6 +18,7 @@ from control_plane.core.workflows.domain import (
     StepTimeouts,
     WorkflowDefinition,
 )
+from control_plane.core.workflows.limiting import parse_limits
 from control_plane.core.workflows.reading import Fields, kind_of
 from control_plane.core.workflows.violations import Violations
 
@@ -31,7 +32,6 @@ _STEP_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
 _REASON = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
 _NODE_OR_GROUP = re.compile(r"\S{1,100}")
 _INT64_MAX: Final = 2**63 - 1
-_NOT_YET: Final = "not supported yet: remove it, since it would not be enforced"
 
 
 def parse_definition(value: JsonValue, violations: Violations) -> WorkflowDefinition:
@@ -47,8 +47,8 @@ def parse_definition(value: JsonValue, violations: Violations) -> WorkflowDefini
         steps=_steps(fields, violations),
         output=fields.take("output"),
         failure_step=_failure_step(fields),
+        limits=parse_limits(fields),
     )
-    fields.refuse(("concurrency_key", "rate_limit"), _NOT_YET, "UNSUPPORTED")
     fields.finish()
     return definition
 
@@ -103,8 +103,8 @@ def _step(fields: Fields) -> StepDefinition:
         affinity=parse_affinity(fields.part("affinity")),
         on_failure=fields.choice("on_failure", OnFailure.FAIL),
         at_most_once=at_most_once,
+        limits=parse_limits(fields),
     )
-    fields.refuse(("concurrency_key", "rate_limit"), _NOT_YET, "UNSUPPORTED")
     _check_combination(step, fields)
     fields.finish()
     return step
@@ -113,6 +113,8 @@ def _step(fields: Fields) -> StepDefinition:
 def _check_combination(step: StepDefinition, fields: Fields) -> None:
     if step.max_parallel is not None and not step.for_each:
         fields.wrong("max_parallel", "needs for_each: there is nothing to run in parallel")
+    if step.kind is StepKind.APPROVAL and step.limits:
+        fields.wrong("concurrency_key", "an approval takes no slot: leave limits out")
     if step.kind is StepKind.APPROVAL and (step.capability or step.capability_version):
         fields.wrong("capability", "an approval has no capability: a person does its work")
 

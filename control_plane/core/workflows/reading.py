@@ -1,7 +1,7 @@
 """Reads one object of a definition key by key, noting wrong types and unknown keys."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final, TypeVar
@@ -52,6 +52,10 @@ class Fields:
     def part(self, key: str) -> "Fields":
         """Return the fields of the object under `key`."""
         return Fields(self.take(key), self.at(key), self._violations)
+
+    def of(self, key: str, value: JsonValue) -> "Fields":
+        """Return the fields of a value that was taken from under `key`."""
+        return Fields(value, self.at(key), self._violations)
 
     def text(self, key: str, shape: re.Pattern[str], expected: str, *, needed: bool = True) -> str:
         """Return text that matches `shape`; `expected` says in words what that is."""
@@ -158,12 +162,6 @@ class Fields:
             if not isinstance(one, str) or len(name) + len(one) > _LABEL_CHARS_MAX:
                 self.wrong(f"{key}.{name}", f"expected short text in quotes, not {kind_of(one)}")
         return {name: one for name, one in value.items() if isinstance(one, str)}
-
-    def refuse(self, keys: Iterable[str], description: str, reason: str) -> None:
-        """Note each of the keys that is present as not allowed."""
-        for key in keys:
-            if self.take(key) is not None:
-                self.wrong(key, description, reason)
 
     def finish(self) -> None:
         """Note every key that nobody took: it is misspelt or unknown."""

@@ -142,6 +142,10 @@ create table executions (
     quarantined_at timestamptz,
     -- The last progress event, so that there is at most one a second.
     progress_event_at timestamptz,
+    -- The key of a limit that a CREATED execution waits for, in which order, and why in a sentence.
+    waits_for text,
+    waits_rank double precision,
+    waits_because text,
     created_at timestamptz not null default tdp_now(),
     started_at timestamptz,
     completed_at timestamptz,
@@ -155,6 +159,7 @@ create index executions_live on executions (created_at) where completed_at is nu
 -- What people look for among much that went well; one application's rows are told apart in the index.
 create index executions_not_succeeded on executions (task_id desc, application_id, status)
     where status <> 'SUCCEEDED';
+create index executions_limited on executions (waits_for, waits_rank) where waits_for is not null and status = 'CREATED';
 create index executions_completed on executions (completed_at) where completed_at is not null;
 
 create table execution_events (
@@ -357,6 +362,10 @@ create table scheduling_requests (
     -- Why no node was chosen, sentences as JSON; null before the first look.
     reasons text,
     never_satisfiable boolean not null default false,
+    -- The slots that a dispatch takes: [key, label, count, seconds] each, JSON; null for none.
+    limits text,
+    -- The key of the limit that a PENDING request waits for; it says so in its reasons.
+    waits_for text,
     created_at timestamptz not null default tdp_now(),
     -- Order of service, smaller first: priority with aging, one point for every 6 s of waiting.
     service_rank double precision generated always as (
@@ -367,11 +376,33 @@ create table scheduling_requests (
 create index scheduling_requests_due on scheduling_requests (available_at) where status in ('PENDING', 'CLAIMED');
 -- What waits for a node, by what it asks for.
 create index scheduling_requests_parked on scheduling_requests (capability, capability_version, service_rank)
-    where status = 'PENDING' and reasons is not null;
-
+    where status = 'PENDING' and reasons is not null and waits_for is null;
+-- What waits for a slot of a key, in order of service.
+create index scheduling_requests_limited on scheduling_requests (waits_for, service_rank)
+    where status = 'PENDING' and waits_for is not null;
 -- What no known node could ever do: few, counted and shown.
 create index scheduling_requests_never on scheduling_requests (created_at)
     where status = 'PENDING' and never_satisfiable;
+
+-- Limits by key. Who takes or frees slots holds the row lock of the key.
+create table limit_keys (
+    limit_key text primary key,
+    -- As the newest user of the key says.
+    slot_count integer not null check (slot_count >= 1),
+    touched_at timestamptz not null default tdp_now()
+);
+
+create table limit_slots (
+    limit_key text not null,
+    -- An attempt's or an execution's id.
+    holder_id uuid not null,
+    taken_at timestamptz not null default tdp_now(),
+    -- When a rate's slot comes back; null for one that is held until its holder is over.
+    expires_at timestamptz,
+    primary key (limit_key, holder_id)
+);
+create index limit_slots_holder on limit_slots (holder_id) where expires_at is null;
+create index limit_slots_expiry on limit_slots (expires_at) where expires_at is not null;
 
 create table attempts (
     attempt_id uuid primary key,
@@ -400,6 +431,8 @@ create table attempts (
     reserved_disk_bytes bigint not null default 0,
     reserved_gpu_count integer not null default 0,
     takes_process_slot boolean not null default false,
+    -- Whether it holds slots of limits.
+    holds_slots boolean not null default false,
     dispatched_at timestamptz not null default tdp_now(),
     accepted_at timestamptz,
     started_at timestamptz,
@@ -773,6 +806,9 @@ select
             || step.attempt_number
             || coalesce(', since the one before ended with ' || (step.failure::json ->> 'reason'), '')
             || '.'
+        when request.waits_for is not null then
+            'waits since ' || moment_text(request.created_at) || ': '
+            || sentences_of(request.reasons)
         when request.reasons is not null then
             'waits for a node since ' || moment_text(request.created_at) || ': '
             || sentences_of(request.reasons)
@@ -802,6 +838,8 @@ select
         when execution.quarantined_at is not null then
             'Set aside after ' || execution.advance_failures || ' failed advances: '
             || coalesce(execution.advance_error, '') || ' Resume it to try again.'
+        when execution.waits_for is not null and execution.status = 'CREATED' then
+            'Waits since ' || moment_text(execution.created_at) || ': ' || execution.waits_because
         when execution.paused then
             'Paused' || coalesce(' since ' || moment_text(execution.paused_at), '') || ': resume it.'
         else coalesce((

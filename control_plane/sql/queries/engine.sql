@@ -58,8 +58,8 @@ where digest = any($1::text[]);
 
 -- name: apply_decisions
 -- purpose: writes what was decided for a batch of locked executions, all but their events
--- $1–$15: steps to create (is_new) and to change; $16–$24: requests to make, $25–$28 to void;
--- $29–$39: executions. A request that is being dispatched just now is locked and is not voided
+-- $1–$15: steps to create (is_new) and to change; $16–$25: requests to make, $26–$29 to void;
+-- $30–$40: executions. A request that is being dispatched just now is locked and is not voided
 -- here: its dispatch waits for the execution, sees the step and voids it itself.
 with change as materialized (
     select *
@@ -116,25 +116,25 @@ moved as (
 requested as (
     insert into scheduling_requests (
         execution_id, step_key, item_index, attempt_number, application_id, priority,
-        capability, capability_version, requirement, available_at
+        capability, capability_version, requirement, available_at, limits
     )
     select
         given.execution_id, given.step_key, given.item_index, given.attempt_number,
         execution.application_id, given.priority, given.capability, given.capability_version,
-        given.requirement, given.available_at
+        given.requirement, given.available_at, given.limits
     from unnest(
         $16::uuid[], $17::text[], $18::integer[], $19::integer[], $20::integer[], $21::text[],
-        $22::text[], $23::text[], $24::timestamptz[]
+        $22::text[], $23::text[], $24::timestamptz[], $25::text[]
     ) as given (
         execution_id, step_key, item_index, attempt_number, priority, capability,
-        capability_version, requirement, available_at
+        capability_version, requirement, available_at, limits
     )
     inner join executions as execution on execution.execution_id = given.execution_id
     on conflict do nothing
 ),
 unwanted as materialized (
     select request.execution_id, request.step_key, request.item_index, request.attempt_number
-    from unnest($25::uuid[], $26::text[], $27::integer[], $28::integer[]) as given (
+    from unnest($26::uuid[], $27::text[], $28::integer[], $29::integer[]) as given (
         execution_id, step_key, item_index, attempt_number
     )
     inner join scheduling_requests as request
@@ -177,8 +177,8 @@ set
     advance_error = null,
     advance_failures = 0
 from unnest(
-    $29::uuid[], $30::text[], $31::text[], $32::integer[], $33::integer[], $34::bigint[],
-    $35::text[], $36::text[], $37::timestamptz[], $38::boolean[], $39::boolean[]
+    $30::uuid[], $31::text[], $32::text[], $33::integer[], $34::integer[], $35::bigint[],
+    $36::text[], $37::text[], $38::timestamptz[], $39::boolean[], $40::boolean[]
 ) as given (
     execution_id, status, closing_as, progress_percent, version_added, last_sequence,
     output, failure, next_due_at, tells_progress, has_started

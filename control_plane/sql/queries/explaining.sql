@@ -11,7 +11,7 @@ select
     step.status as step_status, step.attempt_number,
     coalesce(waiting.sentence, '') as sentence,
     request.requirement, request.capability, request.capability_version,
-    request.reasons is not null as is_parked, request.created_at as requested_at,
+    request.reasons is not null and request.waits_for is null as is_parked, request.created_at as requested_at,
     coalesce(node.name, attempt.node_id::text, '') as node_name, attempt.dispatched_at
 from executions as execution
 left join steps as step

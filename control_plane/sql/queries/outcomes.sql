@@ -16,7 +16,7 @@ for update;
 select
     attempt.attempt_id, attempt.execution_id, attempt.step_key, attempt.item_index, attempt.number,
     attempt.task_id, attempt.application_id, attempt.node_id, attempt.lease_version,
-    attempt.status, attempt.stop_reason, attempt.pending_result,
+    attempt.status, attempt.stop_reason, attempt.pending_result, attempt.holds_slots,
     step.status as step_status, step.attempt_number as step_attempt_number,
     step.failure_count, step.loss_count, step.ready_at,
     step.capability, step.capability_version,
@@ -85,12 +85,12 @@ step as (
 request as (
     insert into scheduling_requests (
         execution_id, step_key, item_index, attempt_number, application_id, priority,
-        capability, capability_version, requirement, available_at
+        capability, capability_version, requirement, available_at, limits
     )
     select
         ended.execution_id, ended.step_key, ended.item_index, ended.step_attempt_number,
         before.application_id, before.priority, before.capability, before.capability_version,
-        before.requirement, ended.retry_at
+        before.requirement, ended.retry_at, before.limits
     from ended
     inner join scheduling_requests as before
         on before.execution_id = ended.execution_id

@@ -27,6 +27,7 @@ parked as materialized (
         from scheduling_requests as request
         where request.status = 'PENDING'
             and request.reasons is not null
+            and request.waits_for is null
             and request.capability = opening.capability
             and request.capability_version = opening.capability_version
             and request.requirement = opening.requirement
@@ -61,7 +62,7 @@ select
     ) as next_due_in_s,
     claimed.execution_id::text, claimed.step_key, claimed.item_index, claimed.attempt_number,
     claimed.application_id::text, claimed.priority, claimed.capability,
-    claimed.capability_version, claimed.requirement, claimed.created_at
+    claimed.capability_version, claimed.requirement, claimed.created_at, claimed.limits
 from moment
 left join claimed on true;
 
@@ -133,6 +134,7 @@ select capability, capability_version, requirement, bool_or(never_satisfiable) a
 from scheduling_requests
 where status = 'PENDING'
     and reasons is not null
+    and waits_for is null
 group by capability, capability_version, requirement
 limit $1;
 
@@ -155,6 +157,7 @@ free as materialized (
         and given.requirement = request.requirement
     where request.status = 'PENDING'
         and request.reasons is not null
+        and request.waits_for is null
         and request.never_satisfiable <> given.never_satisfiable
     for update of request skip locked
 )
@@ -243,20 +246,21 @@ where (capability, version) in (select * from unnest($1::text[], $2::text[]));
 
 -- name: dispatch
 -- purpose: writes everything that a dispatch changes but its events, for a whole batch
--- $1: lease TTL. $2–$19: attempts with their commands. $20–$26: what becomes of the requests.
--- $27–$30: steps whose input is refused. $31–$33: executions; $34–$40: nodes. Each row occurs once.
--- $41, $42: of each attempt whether it takes a process slot, and of each node how many are taken.
+-- $1: lease TTL. $2–$20: attempts with their commands. $21–$28: what becomes of the requests.
+-- $29–$32: steps whose input is refused. $33–$35: executions; $36–$42: nodes. Each row occurs once.
+-- $43, $44: of each attempt whether it takes a process slot, and of each node how many are taken.
 with placed as materialized (
     select *
     from unnest(
         $2::uuid[], $3::uuid[], $4::text[], $5::integer[], $6::integer[], $7::uuid[], $8::uuid[],
         $9::uuid[], $10::timestamptz[], $11::bigint[], $12::bigint[], $13::bigint[],
         $14::bigint[], $15::uuid[], $16::bigint[], $17::text[], $18::text[], $19::text[],
-        $41::boolean[]
+        $20::boolean[], $43::boolean[]
     ) as given (
         attempt_id, execution_id, step_key, item_index, number, task_id, application_id,
         node_id, run_deadline_at, cpu_millis, memory_bytes, disk_bytes,
-        gpu_count, command_id, command_sequence, payload, actor, detail, takes_process_slot
+        gpu_count, command_id, command_sequence, payload, actor, detail, holds_slots,
+        takes_process_slot
     )
 ),
 moment as materialized (
@@ -272,12 +276,13 @@ request as (
                 then moment.now + make_interval(secs => given.wait_s)
             else scheduling_requests.available_at
         end,
-        reasons = given.reasons
+        reasons = given.reasons,
+        waits_for = given.waits_for
     from unnest(
-        $20::uuid[], $21::text[], $22::integer[], $23::integer[], $24::text[], $25::float8[],
-        $26::text[]
+        $21::uuid[], $22::text[], $23::integer[], $24::integer[], $25::text[], $26::float8[],
+        $27::text[], $28::text[]
     ) as given (
-        execution_id, step_key, item_index, attempt_number, status, wait_s, reasons
+        execution_id, step_key, item_index, attempt_number, status, wait_s, reasons, waits_for
     ), moment
     where scheduling_requests.execution_id = given.execution_id
         and scheduling_requests.step_key = given.step_key
@@ -295,7 +300,7 @@ execution as (
             else executions.started_at
         end,
         next_due_at = case when given.is_due then moment.now else executions.next_due_at end
-    from unnest($31::uuid[], $32::integer[], $33::boolean[])
+    from unnest($33::uuid[], $34::integer[], $35::boolean[])
         as given (execution_id, version_added, is_due), moment
     where executions.execution_id = given.execution_id
 ),
@@ -315,7 +320,7 @@ step as (
 refused as (
     update steps
     set status = 'FAILED', failure = given.failure, deadline_at = null, completed_at = moment.now
-    from unnest($27::uuid[], $28::text[], $29::integer[], $30::text[])
+    from unnest($29::uuid[], $30::text[], $31::integer[], $32::text[])
         as given (execution_id, step_key, item_index, failure), moment
     where steps.execution_id = given.execution_id
         and steps.step_key = given.step_key
@@ -325,13 +330,13 @@ attempt as (
     insert into attempts (
         attempt_id, execution_id, step_key, item_index, number, task_id, application_id, node_id,
         lease_version, lease_expires_at, status, run_deadline_at, reserved_cpu_millis,
-        reserved_memory_bytes, reserved_disk_bytes, reserved_gpu_count, takes_process_slot,
-        dispatched_at
+        reserved_memory_bytes, reserved_disk_bytes, reserved_gpu_count, holds_slots,
+        takes_process_slot, dispatched_at
     )
     select
         attempt_id, execution_id, step_key, item_index, number, task_id, application_id, node_id,
         number, moment.now + $1::interval, 'DISPATCHED', run_deadline_at, cpu_millis,
-        memory_bytes, disk_bytes, gpu_count, takes_process_slot, moment.now
+        memory_bytes, disk_bytes, gpu_count, holds_slots, takes_process_slot, moment.now
     from placed, moment
 ),
 told as (
@@ -351,8 +356,8 @@ node as (
         reserved_gpu_count = nodes.reserved_gpu_count + given.gpu_count,
         last_command_sequence = given.last_command_sequence
     from unnest(
-        $34::uuid[], $35::integer[], $36::bigint[], $37::bigint[], $38::bigint[], $39::bigint[],
-        $40::bigint[], $42::integer[]
+        $36::uuid[], $37::integer[], $38::bigint[], $39::bigint[], $40::bigint[], $41::bigint[],
+        $42::bigint[], $44::integer[]
     ) as given (
         node_id, attempt_count, cpu_millis, memory_bytes, disk_bytes, gpu_count,
         last_command_sequence, process_count
@@ -372,6 +377,7 @@ set
     claim_id = null,
     available_at = tdp_now() + $8::interval,
     reasons = given.reasons,
+    waits_for = null,
     never_satisfiable = given.never_satisfiable
 from unnest($2::uuid[], $3::text[], $4::integer[], $5::integer[], $6::text[], $7::boolean[])
     as given (execution_id, step_key, item_index, attempt_number, reasons, never_satisfiable)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from control_plane.adapters.outbound.postgres.event_writer import NewEvent, append_events
+from control_plane.adapters.outbound.postgres.limit_store import TakenSlots, take_slots
 from control_plane.core.engine.deadlines import run_deadline_at
 from control_plane.core.executions.domain import (
     ExecutionEvent,
@@ -22,6 +23,7 @@ from control_plane.core.executions.step_state import STEP_MACHINE, StepStatus
 from control_plane.core.nodes.commands import RunPayload
 from control_plane.core.scheduling.dispatching import Fate, LockedRequest
 from control_plane.core.scheduling.domain import NodeId
+from control_plane.core.scheduling.limits import LimitWait
 from control_plane.core.scheduling.planning import RequestKey
 from control_plane.core.scheduling.ports import DispatchedBatch
 from control_plane.core.workflows.domain import Resources, StepDefinition
@@ -41,6 +43,7 @@ _REQUEST_STATUS: Final = {
     Fate.INPUT_INVALID: "VOIDED",
     Fate.PAUSED: "PENDING",
     Fate.CROWDED: "PENDING",
+    Fate.LIMITED: "PENDING",
 }
 
 
@@ -71,6 +74,8 @@ class DispatchedRow:
     row: LockedRow
     fate: Fate
     takes_process_slot: bool
+    wait: LimitWait | None = None
+    """What a LIMITED one waits for."""
 
 
 class DispatchWriter:
@@ -102,11 +107,23 @@ class DispatchWriter:
         late = {one.row.key.execution_id for one in judged if one.fate is Fate.LATE}
         to_advance = frozenset(late | {row.key.execution_id for row in refused})
         numbers = dict(sequences)
+        attempt_ids = [self._ids.new_id() for _ in placed]
+        attempts = [
+            self._attempt(row, attempt_id, numbers, now)
+            for row, attempt_id in zip(placed, attempt_ids, strict=True)
+        ]
+        await take_slots(
+            connection,
+            [
+                TakenSlots(attempt_id, row.facts.placement.request.limits)
+                for row, attempt_id in zip(placed, attempt_ids, strict=True)
+            ],
+        )
         await connection.execute(
             _SQL.dispatch,
             self._lease_ttl,
-            *_columns([self._attempt(row, numbers, now) for row in placed], 18),
-            *_columns(list(self._requests(judged)), 7),
+            *_columns(attempts, 19),
+            *_columns(list(self._requests(judged, now)), 8),
             *_columns([_refusal(row) for row in refused], 4),
             *_columns(_executions(starting, to_advance), 3),
             *_columns(_nodes(placed, numbers), 7),
@@ -125,13 +142,12 @@ class DispatchWriter:
         )
 
     def _attempt(
-        self, row: LockedRow, numbers: dict[NodeId, int], now: datetime
+        self, row: LockedRow, attempt_id: str, numbers: dict[NodeId, int], now: datetime
     ) -> Sequence[object]:
         STEP_MACHINE.path(row.facts.step_status, StepStatus.RUNNING)
         node_id = row.facts.placement.node_id
         numbers[node_id] += 1
         deadline_at = run_deadline_at(row.definition.timeouts, row.step["ready_at"] or now, now)
-        attempt_id = self._ids.new_id()
         needs = row.resources
         key = row.key
         return (
@@ -153,20 +169,28 @@ class DispatchWriter:
             _payload(row, attempt_id, (deadline_at - now).total_seconds()),
             _ACTOR,
             json.dumps({"attempt": key.attempt_number, "node_id": node_id}),
+            bool(row.facts.placement.request.limits),
         )
 
-    def _requests(self, judged: Sequence[DispatchedRow]) -> Iterable[Sequence[object]]:
+    def _requests(
+        self, judged: Sequence[DispatchedRow], now: datetime
+    ) -> Iterable[Sequence[object]]:
         for one in judged:
             status = _REQUEST_STATUS.get(one.fate)
             if status is not None:
-                paused = one.fate is Fate.PAUSED
-                yield (
-                    *_place(one.row),
-                    one.row.key.attempt_number,
-                    status,
-                    self._parked_s if paused else 0.0,
-                    _PAUSED if paused else None,
-                )
+                waiting = self._waiting(one, now)
+                yield (*_place(one.row), one.row.key.attempt_number, status, *waiting)
+
+    def _waiting(self, one: DispatchedRow, now: datetime) -> tuple[float, str | None, str | None]:
+        """Return for how long a request rests, why, and for which key of a limit."""
+        if one.fate is Fate.PAUSED:
+            return self._parked_s, _PAUSED, None
+        if one.wait is None:
+            return 0.0, None, None
+        until = one.wait.until
+        rest_s = self._parked_s if until is None else max((until - now).total_seconds(), 0.0)
+        reasons = json.dumps([one.wait.sentence], ensure_ascii=False)
+        return rest_s, reasons, one.wait.identity
 
     def _started(self, row: LockedRow, now: datetime) -> NewEvent:
         stored, event_id = row.execution, self._ids.new_id()
@@ -213,6 +237,7 @@ def _payload(row: LockedRow, attempt_id: str, run_timeout_s: float) -> str:
         input_json=row.step["input"] or "null",
         run_timeout_s=run_timeout_s,
         heartbeat_timeout_s=0.0 if heartbeat is None else heartbeat.total_seconds(),
+        memory_bytes_max=row.resources.memory_bytes,
         traceparent=row.execution["traceparent"],
     ).to_json()
 

@@ -2,11 +2,18 @@
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from control_plane.adapters.outbound.postgres.event_writer import NewEvent, append_events
+from control_plane.adapters.outbound.postgres.execution_limits import (
+    Admitted,
+    admit,
+    frees_slots,
+    settle,
+    waits_to_enter,
+)
 from control_plane.adapters.outbound.postgres.outcome_writer import OutcomeWriter
 from control_plane.adapters.outbound.postgres.snapshots import WorkflowSnapshots
 from control_plane.core.engine.decisions import StepChange
@@ -34,7 +41,7 @@ from foundation.postgres.pool import Connection, Database, Record
 _SQL: Final = NamedSql.load("control_plane.sql.queries", "engine.sql")
 _ERROR_CHARS_MAX: Final = 2_000
 _STEP_COLUMNS: Final = 15
-_REQUEST_COLUMNS: Final = 9
+_REQUEST_COLUMNS: Final = 10
 _VOID_COLUMNS: Final = 4
 _EXECUTION_COLUMNS: Final = 11
 
@@ -88,7 +95,7 @@ class PostgresEngineStore:
 
         Whatever fails here leaves the caller's part as it is. In no field of the answer, and
         for the driver to advance, are those that failed so and those that are to stop
-        attempts: the caller holds nodes' locks, which come last.
+        attempts or touch limits: the caller holds nodes' locks, which come last.
         """
         try:
             async with connection.transaction():  # A savepoint.
@@ -131,17 +138,37 @@ class PostgresEngineStore:
         if not locked:
             return AdvancedBatch()
         loaded, errors = await self._load(connection, locked)
+        admitted = await self._admitted(connection, loaded, errors, stopping=stopping)
         advances: list[Advance] = []
-        for execution in loaded:
+        for execution in admitted.executions:
             try:
                 advances.append(advancing(execution))
             except Exception as error:  # noqa: BLE001 - stored with the execution it belongs to
                 errors[execution.facts.execution_id] = error
         if not stopping:
-            advances = [one for one in advances if not one.decision.stops]
+            advances = [one for one in advances if not one.decision.stops and not frees_slots(one)]
         aftermath = await self._write(connection, advances)
+        aftermath |= await settle(connection, admitted, advances)
         await self._note_failures(connection, errors)
-        return _batch(advances, errors, aftermath)
+        batch = _batch(advances, errors, aftermath)
+        held_due_at = admitted.held_due_at
+        if held_due_at is None:
+            return batch
+        held_due_in_s = (held_due_at - loaded[0].now).total_seconds()
+        due_in_s = held_due_in_s if batch.due_in_s is None else min(batch.due_in_s, held_due_in_s)
+        return replace(batch, due_in_s=due_in_s)
+
+    async def _admitted(
+        self,
+        connection: Connection,
+        loaded: Sequence[LoadedExecution],
+        errors: dict[str, Exception],
+        *,
+        stopping: bool,
+    ) -> Admitted:
+        if stopping:
+            return await admit(connection, loaded, errors)
+        return Admitted([one for one in loaded if not waits_to_enter(one)])
 
     async def _load(
         self, connection: Connection, locked: Sequence[Record]
@@ -304,6 +331,7 @@ def _request_rows(advance: Advance) -> Iterable[Sequence[object]]:
             one.requirement.capability_version,
             affinity_to_json(one.requirement.affinity),
             one.available_at,
+            one.limits_json or None,
         )
 
 

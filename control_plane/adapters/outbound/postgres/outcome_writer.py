@@ -6,6 +6,7 @@ from datetime import datetime
 from random import Random
 from typing import Final
 
+from control_plane.adapters.outbound.postgres.limit_store import free_slots
 from control_plane.adapters.outbound.postgres.snapshots import (
     SnapshotUnreadableError,
     WorkflowSnapshots,
@@ -72,13 +73,19 @@ class OutcomeWriter:
         conclusions = [
             await self._concluded(connection, facts, ending, now) for facts, ending in endings
         ]
+        holders = [
+            one.facts.attempt_id
+            for one in conclusions
+            if one.facts.holds_slots and one.frees_capacity
+        ]
+        woken = await free_slots(connection, holders)
         rows = await connection.fetch(
             _SQL.end_attempts,
             *_columns(conclusions),
             [self._ids.new_id() for _ in conclusions],
             makes_due,
         )
-        return aftermath_of(conclusions, (str(row["node_id"]) for row in rows))
+        return woken | aftermath_of(conclusions, (str(row["node_id"]) for row in rows))
 
     async def stop(self, connection: Connection, orders: Sequence[StopOrder]) -> Aftermath:
         """Order live attempts to stop, and end at once those that their nodes never heard of.
@@ -157,6 +164,7 @@ def _facts(row: Record) -> AttemptFacts:
         status=AttemptStatus(row["status"]),
         stop_reason=None if stop_reason is None else StopReason(stop_reason),
         pending_result=row["pending_result"] or "",
+        holds_slots=row["holds_slots"],
         step_status=StepStatus(row["step_status"]),
         step_attempt_number=row["step_attempt_number"],
         failure_count=row["failure_count"],

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final
@@ -16,9 +16,15 @@ from control_plane.adapters.outbound.postgres.dispatch_writer import (
 )
 from control_plane.adapters.outbound.postgres.engine_store import strikes_all
 from control_plane.adapters.outbound.postgres.input_schemas import InputSchemas
+from control_plane.adapters.outbound.postgres.limit_store import (
+    lock_limits,
+    sweep_limits,
+    wake_waiting,
+)
 from control_plane.adapters.outbound.postgres.snapshots import WorkflowSnapshots
 from control_plane.core.executions.domain import ExecutionId, StepKey, StepRef
 from control_plane.core.executions.execution_state import ClosingReason, ExecutionStatus
+from control_plane.core.executions.outcomes import Aftermath
 from control_plane.core.executions.step_state import StepStatus
 from control_plane.core.scheduling.dispatching import Fate, LockedRequest, judge
 from control_plane.core.scheduling.domain import (
@@ -29,6 +35,7 @@ from control_plane.core.scheduling.domain import (
     Runtime,
     takes_process_slot,
 )
+from control_plane.core.scheduling.limits import uses_from_json
 from control_plane.core.scheduling.planning import Placement, Request, RequestKey
 from control_plane.core.scheduling.ports import (
     ClaimedRequests,
@@ -128,23 +135,34 @@ class PostgresSchedulingStore:
             node_ids=frozenset(node_id for one in batches for node_id in one.node_ids),
             started=frozenset(started for one in batches for started in one.started),
             to_advance=frozenset(again for one in batches for again in one.to_advance),
+            wakes_requests=any(one.wakes_requests for one in batches),
         )
 
-    async def park(self, claim_id: str, requests: Sequence[ParkedRequest]) -> None:
+    async def park(self, claim_id: str, requests: Sequence[ParkedRequest]) -> Aftermath:
         """Put claimed requests back, with the reasons; see the port."""
         texts: dict[int, str] = {}
         for one in requests:
             # Requests that ask for the same share one object of reasons.
             if id(one.reasons) not in texts:
                 texts[id(one.reasons)] = json.dumps(list(one.reasons), ensure_ascii=False)
-        await self._database.fetch(
-            _SQL.park_requests,
-            claim_id,
+        columns = [
             *_key_columns([one.key for one in requests]),
             [texts[id(one.reasons)] for one in requests],
             [one.never for one in requests],
-            timedelta(seconds=self._figures.parked_s),
-        )
+        ]
+        keys = sorted({key for one in requests for key in one.limit_keys})
+
+        async def run(connection: Connection) -> Aftermath:
+            await connection.execute(
+                _SQL.park_requests, claim_id, *columns, timedelta(seconds=self._figures.parked_s)
+            )
+            return await wake_waiting(connection, keys)
+
+        return await self._database.run_transaction(run)
+
+    async def sweep_limits(self) -> Aftermath:
+        """Wake whoever waits for a limit that has slots left; see the port."""
+        return await sweep_limits(self._database)
 
     async def parked_requirements(self) -> Sequence[ParkedKind]:
         """Return what the parked requests ask for; see the port."""
@@ -189,11 +207,32 @@ class PostgresSchedulingStore:
         if not ours:
             return DispatchedBatch(fates)
         rows, now = await self._locked(connection, ours)
+        uses = [use for one in ours for use in one.request.limits]
+        limits, locked_at = await lock_limits(connection, uses)
+        now = locked_at or now
         nodes, sequences = await self._lock_nodes(connection, rows)
-        judged = judge([one.facts for one in rows], nodes, now, self._figures.scheduling_ttl_s)
-        fates |= judged
-        dispatched = [DispatchedRow(one, judged[one.key], _in_process(one, nodes)) for one in rows]
-        return await self._writer.write(connection, dispatched, sequences, now, fates)
+        judged = judge(
+            [one.facts for one in rows], nodes, now, limits, self._figures.scheduling_ttl_s
+        )
+        fates |= judged.fates
+        dispatched = [
+            DispatchedRow(
+                one,
+                judged.fates[one.key],
+                _in_process(one, nodes),
+                judged.waits.get(one.key),
+            )
+            for one in rows
+        ]
+        batch = await self._writer.write(connection, dispatched, sequences, now, fates)
+        if not uses:
+            return batch
+        woken = await wake_waiting(connection, limits.with_room())
+        return replace(
+            batch,
+            to_advance=batch.to_advance | woken.execution_ids,
+            wakes_requests=woken.asks_again,
+        )
 
     async def _locked(
         self, connection: Connection, ours: Sequence[Placement]
@@ -317,6 +356,7 @@ def _request(row: Record) -> Request:
         requirement=requirement_from(
             row["capability"], row["capability_version"], row["requirement"]
         ),
+        limits=uses_from_json(row["limits"] or ""),
     )
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from control_plane.core.executions.domain import ExecutionId, StepKey, StepRef
+from control_plane.core.executions.outcomes import Aftermath
 from control_plane.core.scheduling.application import PARKED_SWEEP_INTERVAL_S, Scheduler
 from control_plane.core.scheduling.dispatching import Fate
 from control_plane.core.scheduling.domain import NodeFacts, NodeId, Requirement
@@ -77,8 +78,12 @@ class _Store:
             to_advance=frozenset({"failed"}),
         )
 
-    async def park(self, claim_id: str, requests: Sequence[ParkedRequest]) -> None:
+    async def park(self, claim_id: str, requests: Sequence[ParkedRequest]) -> Aftermath:
         self.parked += requests
+        return Aftermath()
+
+    async def sweep_limits(self) -> Aftermath:
+        return Aftermath()
 
     async def parked_requirements(self) -> Sequence[ParkedKind]:
         self.sweeps += 1
