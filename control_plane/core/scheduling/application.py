@@ -1,11 +1,12 @@
 """The scheduler: claims what waits for a node, proposes nodes, and lets the store dispatch."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import structlog
 
+from control_plane.core.executions.outcomes import Aftermath
 from control_plane.core.measures import Measures, NoMeasures
 from control_plane.core.scheduling.dispatching import Fate
 from control_plane.core.scheduling.domain import (
@@ -23,14 +24,16 @@ from control_plane.core.scheduling.parking import (
     sentences,
     shape_of,
 )
-from control_plane.core.scheduling.planning import Plan, plan
+from control_plane.core.scheduling.planning import Plan, Request, plan
 from control_plane.core.scheduling.ports import (
     ClaimedRequests,
     DispatchedBatch,
     Opening,
     ParkedKind,
+    ParkedRequest,
     ReassessedKind,
     SchedulingStore,
+    Served,
 )
 from control_plane.core.wakeups import LocalHints
 from foundation.clock import Clock
@@ -66,6 +69,7 @@ class Scheduler:
         self._hints = hints
         self._clock = clock
         self._heartbeat_ttl_s = heartbeat_ttl_s
+        self._planning = FairPlanning(heartbeat_ttl_s)
         self._parked: OrderedDict[Asked, ParkedKind] = OrderedDict()
         self._shapes: frozenset[object] | None = None
         self._sweep_at_s = clock.monotonic()
@@ -73,53 +77,41 @@ class Scheduler:
     async def run_once(self) -> float | None:
         """Serve one batch; return in how many seconds to look again, 0 for at once."""
         await self._sweep_if_due()
-        nodes = await self._store.nodes() if self._parked else None
-        if nodes is not None:
+        nodes: Sequence[NodeFacts] = ()
+        if self._parked:
+            nodes = await self._store.nodes()
             await self._reassess(nodes)
-        openings = self._openings(nodes or ())
-        claim_id = self._ids.new_id()
-        claimed = await self._store.claim(claim_id, CLAIM_SIZE_MAX, openings)
-        self._forget_unasked(openings, claimed)
-        if not claimed.requests:
-            return claimed.next_due_in_s
-        crowded = await self._serve(claim_id, claimed, nodes or await self._store.nodes())
-        more = crowded or len(claimed.requests) >= CLAIM_SIZE_MAX
-        return 0.0 if more else claimed.next_due_in_s
+        openings = self._openings(nodes)
+        served = await self._store.serve(CLAIM_SIZE_MAX, openings, self._planning)
+        if served is None:
+            served = await self._serve_singly(openings)
+        self._forget_unasked(openings, served.taken)
+        self._measure(served)
+        self._hint(served)
+        unplaced = served.plan.unplaced
+        self._remember(ParkedKind(one.request.requirement, one.never) for one in unplaced)
+        more = _looks_again(served) or len(served.taken.requests) >= CLAIM_SIZE_MAX
+        return 0.0 if more else served.taken.next_due_in_s
 
-    async def _serve(
-        self, claim_id: str, claimed: ClaimedRequests, nodes: Sequence[NodeFacts]
-    ) -> bool:
-        """Dispatch and park; return whether something has to look for another node at once."""
-        proposed = await self._plan(claimed, nodes)
+    async def _serve_singly(self, openings: Sequence[Opening]) -> Served:
+        """Serve a batch that one of its requests breaks: that one is left to its claim's end."""
+        claim_id = self._ids.new_id()
+        taken = await self._store.claim(claim_id, CLAIM_SIZE_MAX, openings)
+        if not taken.requests:
+            return Served(taken, Plan((), ()), DispatchedBatch())
+        nodes = await self._store.nodes()
+        running: Mapping[str, int] = {}
+        if self._planning.asks_for_shares(taken.requests, nodes):
+            running = await self._store.running_by_application()
+        proposed = self._planning.plan(taken, nodes, running)
         done = DispatchedBatch()
         if proposed.placements:
             done = await self._store.dispatch(claim_id, proposed.placements)
-            self._measure(claimed, done)
-        self._hint(done)
+        woken = Aftermath()
         if proposed.unplaced:
-            parked = Parking(nodes).parked(proposed.unplaced)
-            (await self._store.park(claim_id, parked)).give(self._hints)
-            self._remember(
-                ParkedKind(one.request.requirement, one.never) for one in proposed.unplaced
-            )
-        # A node that was kept for a request which has to wait for a limit suits another one.
-        limited = Fate.LIMITED in done.fates.values() and bool(proposed.unplaced)
-        return limited or done.wakes_requests or Fate.CROWDED in done.fates.values()
-
-    async def _plan(self, claimed: ClaimedRequests, nodes: Sequence[NodeFacts]) -> Plan:
-        running = None
-        applications = {one.application_id for one in claimed.requests}
-        free_count = sum(map(idle_slot_count, nodes))
-        # Whom to serve first matters only where not all can be served.
-        if len(applications) > 1 and free_count < len(claimed.requests):
-            running = await self._store.running_by_application()
-        return plan(
-            claimed.requests,
-            nodes,
-            claimed.now,
-            running_by_application=running,
-            heartbeat_ttl_s=self._heartbeat_ttl_s,
-        )
+            parked = self._planning.park(proposed, nodes)
+            woken = await self._store.park(claim_id, parked)
+        return Served(taken, proposed, done, woken)
 
     async def _sweep_if_due(self) -> None:
         """Learn what other replicas have parked, and what was parked before a restart."""
@@ -177,18 +169,59 @@ class Scheduler:
             if asked not in still_asked:
                 self._parked.pop(asked, None)
 
-    def _measure(self, claimed: ClaimedRequests, done: DispatchedBatch) -> None:
-        self._measures.batch("dispatch", len(done.fates))
-        for request in claimed.requests:
-            if done.fates.get(request.key) is Fate.DISPATCHED:
-                delay = claimed.now - request.queued_at
-                self._measures.dispatch_delay(delay.total_seconds())
-
-    def _hint(self, done: DispatchedBatch) -> None:
+    def _hint(self, served: Served) -> None:
+        done = served.done
         self._hints.nodes.add(sorted(done.node_ids))
         self._hints.engine.add(sorted(done.to_advance))
         if done.started:
             self._hints.events_written(sorted(done.started))
-        odd = {key: fate for key, fate in done.fates.items() if fate is Fate.LOST}
-        if odd:
-            _log.warning("claims_lost", count=len(odd))
+        served.woken.give(self._hints)
+        lost = sum(fate is Fate.LOST for fate in done.fates.values())
+        if lost:
+            _log.warning("claims_lost", count=lost)
+
+    def _measure(self, served: Served) -> None:
+        fates = served.done.fates
+        if fates:
+            self._measures.batch("dispatch", len(fates))
+        for request in served.taken.requests:
+            if fates.get(request.key) is Fate.DISPATCHED:
+                delay = served.taken.now - request.queued_at
+                self._measures.dispatch_delay(delay.total_seconds())
+
+
+class FairPlanning:
+    """Implements Planning: by priority with aging, and in turns between applications."""
+
+    def __init__(self, heartbeat_ttl_s: float) -> None:
+        self._heartbeat_ttl_s = heartbeat_ttl_s
+
+    def asks_for_shares(self, requests: Sequence[Request], nodes: Sequence[NodeFacts]) -> bool:
+        """Whom to serve first matters only where not all can be served."""
+        applications = {one.application_id for one in requests}
+        free_count = sum(map(idle_slot_count, nodes))
+        return len(applications) > 1 and free_count < len(requests)
+
+    def plan(
+        self, taken: ClaimedRequests, nodes: Sequence[NodeFacts], running: Mapping[str, int]
+    ) -> Plan:
+        """Place the requests on the nodes."""
+        return plan(
+            taken.requests,
+            nodes,
+            taken.now,
+            running_by_application=running,
+            heartbeat_ttl_s=self._heartbeat_ttl_s,
+        )
+
+    def park(self, plan: Plan, nodes: Sequence[NodeFacts]) -> Sequence[ParkedRequest]:
+        """Say of each request that is left why it has to wait."""
+        return Parking(nodes).parked(plan.unplaced)
+
+
+def _looks_again(served: Served) -> bool:
+    """Whether something has to look for a node at once."""
+    fates = served.done.fates.values()
+    # A node that was kept for a request which has to wait for a limit suits another one.
+    limited = Fate.LIMITED in fates and bool(served.plan.unplaced)
+    return limited or served.done.wakes_requests or Fate.CROWDED in fates

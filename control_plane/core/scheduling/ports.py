@@ -8,7 +8,7 @@ from typing import Protocol
 from control_plane.core.executions.outcomes import Aftermath
 from control_plane.core.scheduling.dispatching import Fate
 from control_plane.core.scheduling.domain import NodeFacts, Requirement
-from control_plane.core.scheduling.planning import Placement, Request, RequestKey
+from control_plane.core.scheduling.planning import Placement, Plan, Request, RequestKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,47 @@ class DispatchedBatch:
     """Whether requests have become due here, as a limit had slots left for them."""
 
 
+class Planning(Protocol):
+    """Plans taken requests; pure, since a transaction that is repeated asks again."""
+
+    def asks_for_shares(self, requests: Sequence[Request], nodes: Sequence[NodeFacts]) -> bool:
+        """Whether the plan depends on how much each application has running."""
+        ...
+
+    def plan(
+        self, taken: ClaimedRequests, nodes: Sequence[NodeFacts], running: Mapping[str, int]
+    ) -> Plan:
+        """Return what to dispatch and what to leave waiting."""
+        ...
+
+    def park(self, plan: Plan, nodes: Sequence[NodeFacts]) -> Sequence[ParkedRequest]:
+        """Put into words why what is left has to wait."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A committed round: what was taken, what was planned, and what came of it."""
+
+    taken: ClaimedRequests
+    plan: Plan
+    done: DispatchedBatch
+    woken: Aftermath = field(default_factory=Aftermath)
+    """Who may start as something that was parked takes no slot of a limit."""
+
+
 class SchedulingStore(Protocol):
     """Requests for nodes, the nodes, and attempts as they begin."""
+
+    async def serve(
+        self, count_max: int, openings: Sequence[Opening], planning: Planning
+    ) -> Served | None:
+        """Take requests as `claim` does, plan, dispatch and park them, in one transaction.
+
+        None if the database refuses the batch for one of them, so that each has to be served
+        by itself. Raises only what strikes all alike.
+        """
+        ...
 
     async def claim(
         self, claim_id: str, count_max: int, openings: Sequence[Opening]

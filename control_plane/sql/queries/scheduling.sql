@@ -66,6 +66,59 @@ select
 from moment
 left join claimed on true;
 
+-- name: take_requests
+-- purpose: locks requests that are due, and parked ones for which there may be room now
+-- As claim_requests, for a transaction that serves them at once: the row lock is the claim.
+with moment as materialized (
+    select tdp_now() as now
+),
+due as materialized (
+    select *
+    from scheduling_requests
+    where status in ('PENDING', 'CLAIMED')
+        and available_at <= (select now from moment)
+    order by service_rank
+    limit $1
+    for update skip locked
+),
+parked as materialized (
+    select picked.*
+    from unnest($2::text[], $3::text[], $4::text[], $5::integer[])
+        as opening (capability, capability_version, requirement, request_count)
+    cross join lateral (
+        select request.*
+        from scheduling_requests as request
+        where request.status = 'PENDING'
+            and request.reasons is not null
+            and request.waits_for is null
+            and request.capability = opening.capability
+            and request.capability_version = opening.capability_version
+            and request.requirement = opening.requirement
+            and not exists (
+                select 1
+                from executions
+                where executions.execution_id = request.execution_id
+                    and executions.paused
+            )
+        order by request.service_rank
+        limit opening.request_count
+        for update of request skip locked
+    ) as picked
+)
+select
+    moment.now,
+    (
+        select extract(epoch from min(available_at) - moment.now)::float8
+        from scheduling_requests
+        where status in ('PENDING', 'CLAIMED')
+            and available_at > (select now from moment)
+    ) as next_due_in_s,
+    taken.execution_id::text, taken.step_key, taken.item_index, taken.attempt_number,
+    taken.application_id::text, taken.priority, taken.capability,
+    taken.capability_version, taken.requirement, taken.created_at, taken.limits
+from moment
+left join (select * from due union select * from parked) as taken on true;
+
 -- name: read_nodes
 -- purpose: reads all nodes with what they offer, and how old the news of each is
 -- $1: scheduling TTL, $2: lease TTL, both in seconds.
@@ -369,8 +422,8 @@ select node_id, command_sequence, command_id, 'RUN', attempt_id, payload
 from placed;
 
 -- name: park_requests
--- purpose: puts claimed requests back with why they found no node
--- $1: the claim, $2–$7: the requests. $8: when to look at one again even if nothing frees capacity.
+-- purpose: puts requests back with why they found no node
+-- $1: the claim; null where the transaction has locked the requests itself. $2–$7: the requests. $8: when to look at one again even if nothing frees capacity.
 update scheduling_requests as request
 set
     status = 'PENDING',
@@ -385,8 +438,7 @@ where request.execution_id = given.execution_id
     and request.step_key = given.step_key
     and request.item_index = given.item_index
     and request.attempt_number = given.attempt_number
-    and request.status = 'CLAIMED'
-    and request.claim_id = $1;
+    and ($1::uuid is null or (request.status = 'CLAIMED' and request.claim_id = $1));
 
 -- name: release_requests
 -- purpose: makes the waiting requests of an execution due at once, as when it is resumed

@@ -93,7 +93,6 @@ class DispatchWriter:
         judged: Sequence[DispatchedRow],
         sequences: dict[NodeId, int],
         now: datetime,
-        fates: dict[RequestKey, Fate],
     ) -> DispatchedBatch:
         """Write the batch; `sequences` are those of the nodes' newest commands."""
         placed = [one.row for one in judged if one.fate is Fate.DISPATCHED]
@@ -134,7 +133,7 @@ class DispatchWriter:
         await append_events(connection, self._ids, events)
         known = [one.row.facts.attempt_node_id for one in judged if one.fate is Fate.KNOWN]
         return DispatchedBatch(
-            fates=fates,
+            fates={one.row.key: one.fate for one in judged},
             node_ids=frozenset(row.facts.placement.node_id for row in placed)
             | frozenset(node_id for node_id in known if node_id is not None),
             started=frozenset(starting),

@@ -36,14 +36,16 @@ from control_plane.core.scheduling.domain import (
     takes_process_slot,
 )
 from control_plane.core.scheduling.limits import uses_from_json
-from control_plane.core.scheduling.planning import Placement, Request, RequestKey
+from control_plane.core.scheduling.planning import Placement, Plan, Request, RequestKey
 from control_plane.core.scheduling.ports import (
     ClaimedRequests,
     DispatchedBatch,
     Opening,
     ParkedKind,
     ParkedRequest,
+    Planning,
     ReassessedKind,
+    Served,
 )
 from control_plane.core.scheduling.requirements import affinity_to_json, requirement_from
 from control_plane.core.workflows.domain import Resources
@@ -83,25 +85,66 @@ class PostgresSchedulingStore:
         self._schemas = InputSchemas()
         self._writer = DispatchWriter(ids, figures.lease_ttl_s, figures.parked_s)
 
+    async def serve(
+        self, count_max: int, openings: Sequence[Opening], planning: Planning
+    ) -> Served | None:
+        """Take, plan, dispatch and park in one transaction; see the port."""
+
+        async def run(connection: Connection) -> Served:
+            served = await self._serve_in(connection, count_max, openings, planning)
+            await failpoint("dispatch.commit.before")
+            return served
+
+        try:
+            served = await self._database.run_transaction(run)
+        except Exception as error:
+            if strikes_all(error):
+                raise
+            _log.warning("batch_not_served", exc_info=error)
+            return None
+        await failpoint("dispatch.commit.after")
+        return served
+
+    async def _serve_in(
+        self,
+        connection: Connection,
+        count_max: int,
+        openings: Sequence[Opening],
+        planning: Planning,
+    ) -> Served:
+        rows = await connection.fetch(_SQL.take_requests, count_max, *_opening_columns(openings))
+        taken = _claimed(rows)
+        if not taken.requests:
+            return Served(taken, Plan((), ()), DispatchedBatch())
+        figures = self._figures
+        found = await connection.fetch(
+            _SQL.read_nodes, figures.scheduling_ttl_s, figures.lease_ttl_s
+        )
+        nodes = [_node(row) for row in found]
+        running: Mapping[str, int] = {}
+        if planning.asks_for_shares(taken.requests, nodes):
+            running = _shares(await connection.fetch(_SQL.count_running))
+        plan = planning.plan(taken, nodes, running)
+        done = DispatchedBatch()
+        if plan.placements:
+            done = await self._dispatch_locked(connection, plan.placements)
+        woken = Aftermath()
+        if plan.unplaced:
+            woken = await self._park_in(connection, None, planning.park(plan, nodes))
+        return Served(taken, plan, done, woken)
+
     async def claim(
         self, claim_id: str, count_max: int, openings: Sequence[Opening]
     ) -> ClaimedRequests:
         """Take requests that are due and parked ones for the openings; see the port."""
-        asked = [one.requirement for one in openings]
-        rows = await self._database.fetch(
-            _SQL.claim_requests,
-            claim_id,
-            count_max,
-            timedelta(seconds=self._figures.claim_ttl_s),
-            [one.capability for one in asked],
-            [one.capability_version for one in asked],
-            [affinity_to_json(one.affinity) for one in asked],
-            [one.count for one in openings],
-        )
-        return ClaimedRequests(
-            requests=[_request(row) for row in rows if row["execution_id"] is not None],
-            now=rows[0]["now"],
-            next_due_in_s=rows[0]["next_due_in_s"],
+        return _claimed(
+            await self._database.fetch(
+                _SQL.claim_requests,
+                claim_id,
+                count_max,
+                timedelta(seconds=self._figures.claim_ttl_s),
+                *_opening_columns(openings),
+            )
         )
 
     async def nodes(self) -> Sequence[NodeFacts]:
@@ -114,8 +157,7 @@ class PostgresSchedulingStore:
 
     async def running_by_application(self) -> Mapping[str, int]:
         """Count each application's live attempts; see the port."""
-        rows = await self._database.fetch(_SQL.count_running)
-        return {row["application_id"]: row["running_count"] for row in rows}
+        return _shares(await self._database.fetch(_SQL.count_running))
 
     async def dispatch(self, claim_id: str, placements: Sequence[Placement]) -> DispatchedBatch:
         """Make proposals facts, as far as everything still allows it; see the port."""
@@ -140,25 +182,30 @@ class PostgresSchedulingStore:
 
     async def park(self, claim_id: str, requests: Sequence[ParkedRequest]) -> Aftermath:
         """Put claimed requests back, with the reasons; see the port."""
+
+        async def run(connection: Connection) -> Aftermath:
+            return await self._park_in(connection, claim_id, requests)
+
+        return await self._database.run_transaction(run)
+
+    async def _park_in(
+        self, connection: Connection, claim_id: str | None, requests: Sequence[ParkedRequest]
+    ) -> Aftermath:
         texts: dict[int, str] = {}
         for one in requests:
             # Requests that ask for the same share one object of reasons.
             if id(one.reasons) not in texts:
                 texts[id(one.reasons)] = json.dumps(list(one.reasons), ensure_ascii=False)
-        columns = [
+        await connection.execute(
+            _SQL.park_requests,
+            claim_id,
             *_key_columns([one.key for one in requests]),
             [texts[id(one.reasons)] for one in requests],
             [one.never for one in requests],
-        ]
+            timedelta(seconds=self._figures.parked_s),
+        )
         keys = sorted({key for one in requests for key in one.limit_keys})
-
-        async def run(connection: Connection) -> Aftermath:
-            await connection.execute(
-                _SQL.park_requests, claim_id, *columns, timedelta(seconds=self._figures.parked_s)
-            )
-            return await wake_waiting(connection, keys)
-
-        return await self._database.run_transaction(run)
+        return await wake_waiting(connection, keys)
 
     async def sweep_limits(self) -> Aftermath:
         """Wake whoever waits for a limit that has slots left; see the port."""
@@ -201,11 +248,17 @@ class PostgresSchedulingStore:
     async def _dispatch_in(
         self, connection: Connection, claim_id: str, placements: Sequence[Placement]
     ) -> DispatchedBatch:
-        keys = [one.request.key for one in placements]
+        lost = dict.fromkeys((one.request.key for one in placements), Fate.LOST)
         ours = await _lock_claimed(connection, claim_id, placements)
-        fates = dict.fromkeys(keys, Fate.LOST)
         if not ours:
-            return DispatchedBatch(fates)
+            return DispatchedBatch(lost)
+        batch = await self._dispatch_locked(connection, ours)
+        return replace(batch, fates=lost | dict(batch.fates))
+
+    async def _dispatch_locked(
+        self, connection: Connection, ours: Sequence[Placement]
+    ) -> DispatchedBatch:
+        """Dispatch requests that the transaction has locked."""
         rows, now = await self._locked(connection, ours)
         uses = [use for one in ours for use in one.request.limits]
         limits, locked_at = await lock_limits(connection, uses)
@@ -214,7 +267,6 @@ class PostgresSchedulingStore:
         judged = judge(
             [one.facts for one in rows], nodes, now, limits, self._figures.scheduling_ttl_s
         )
-        fates |= judged.fates
         dispatched = [
             DispatchedRow(
                 one,
@@ -224,7 +276,7 @@ class PostgresSchedulingStore:
             )
             for one in rows
         ]
-        batch = await self._writer.write(connection, dispatched, sequences, now, fates)
+        batch = await self._writer.write(connection, dispatched, sequences, now)
         if not uses:
             return batch
         woken = await wake_waiting(connection, limits.with_room())
@@ -297,6 +349,28 @@ class PostgresSchedulingStore:
         )
         nodes = {NodeId(row["node_id"]): _node(row) for row in found}
         return nodes, {NodeId(row["node_id"]): row["last_command_sequence"] for row in found}
+
+
+def _claimed(rows: Sequence[Record]) -> ClaimedRequests:
+    return ClaimedRequests(
+        requests=[_request(row) for row in rows if row["execution_id"] is not None],
+        now=rows[0]["now"],
+        next_due_in_s=rows[0]["next_due_in_s"],
+    )
+
+
+def _opening_columns(openings: Sequence[Opening]) -> list[list[object]]:
+    asked = [one.requirement for one in openings]
+    return [
+        [one.capability for one in asked],
+        [one.capability_version for one in asked],
+        [affinity_to_json(one.affinity) for one in asked],
+        [one.count for one in openings],
+    ]
+
+
+def _shares(rows: Sequence[Record]) -> dict[str, int]:
+    return {row["application_id"]: row["running_count"] for row in rows}
 
 
 async def _lock_claimed(

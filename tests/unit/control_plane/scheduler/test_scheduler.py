@@ -11,14 +11,16 @@ from control_plane.core.executions.outcomes import Aftermath
 from control_plane.core.scheduling.application import PARKED_SWEEP_INTERVAL_S, Scheduler
 from control_plane.core.scheduling.dispatching import Fate
 from control_plane.core.scheduling.domain import NodeFacts, NodeId, Requirement
-from control_plane.core.scheduling.planning import Placement, Request, RequestKey
+from control_plane.core.scheduling.planning import Placement, Plan, Request, RequestKey
 from control_plane.core.scheduling.ports import (
     ClaimedRequests,
     DispatchedBatch,
     Opening,
     ParkedKind,
     ParkedRequest,
+    Planning,
     ReassessedKind,
+    Served,
 )
 from control_plane.core.wakeups import LocalHints
 from foundation.clock import ManualClock
@@ -50,8 +52,24 @@ class _Store:
         self.openings: list[list[Opening]] = []
         self.placed: list[Placement] = []
         self.parked: list[ParkedRequest] = []
-        self.crowded = False
+        self.crowded = self.refuses = False
         self.node_reads = self.sweeps = self.share_reads = 0
+
+    async def serve(
+        self, count_max: int, openings: Sequence[Opening], planning: Planning
+    ) -> Served | None:
+        if self.refuses:
+            return None
+        taken = await self.claim("", count_max, openings)
+        if not taken.requests:
+            return Served(taken, Plan((), ()), DispatchedBatch())
+        nodes = await self.nodes()
+        running: Mapping[str, int] = {}
+        if planning.asks_for_shares(taken.requests, nodes):
+            running = await self.running_by_application()
+        plan = planning.plan(taken, nodes, running)
+        await self.park("", planning.park(plan, nodes))
+        return Served(taken, plan, await self.dispatch("", plan.placements))
 
     async def claim(
         self, claim_id: str, count_max: int, openings: Sequence[Opening]
@@ -115,8 +133,12 @@ async def test_nothing_to_do_costs_one_claim(bench: _Bench) -> None:
     assert bench.store.openings == [[]]
 
 
-async def test_what_fits_is_dispatched_and_the_rest_is_parked(bench: _Bench) -> None:
-    """And everybody concerned is hinted."""
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_what_fits_is_dispatched_and_the_rest_is_parked(
+    bench: _Bench, *, refuses: bool
+) -> None:
+    """And everybody concerned is hinted; also where a batch has to be served one by one."""
+    bench.store.refuses = refuses
     bench.store.node_facts = [_node(2)]
     bench.store.claimable = [_request(number) for number in range(3)]
 
