@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import Final
 
 import structlog
@@ -21,22 +20,26 @@ from control_plane.adapters.outbound.postgres.limit_store import (
     sweep_limits,
     wake_waiting,
 )
+from control_plane.adapters.outbound.postgres.scheduling_rows import (
+    claimed_requests,
+    key_columns,
+    key_of,
+    node_facts,
+    opening_columns,
+    shares_of,
+)
 from control_plane.adapters.outbound.postgres.snapshots import WorkflowSnapshots
-from control_plane.core.executions.domain import ExecutionId, StepKey, StepRef
 from control_plane.core.executions.execution_state import ClosingReason, ExecutionStatus
 from control_plane.core.executions.outcomes import Aftermath
 from control_plane.core.executions.step_state import StepStatus
 from control_plane.core.scheduling.dispatching import Fate, LockedRequest, judge
 from control_plane.core.scheduling.domain import (
-    Management,
     NodeFacts,
     NodeId,
     Requirement,
-    Runtime,
     takes_process_slot,
 )
-from control_plane.core.scheduling.limits import uses_from_json
-from control_plane.core.scheduling.planning import Placement, Plan, Request, RequestKey
+from control_plane.core.scheduling.planning import Placement, Plan, RequestKey
 from control_plane.core.scheduling.ports import (
     ClaimedRequests,
     DispatchedBatch,
@@ -48,7 +51,6 @@ from control_plane.core.scheduling.ports import (
     Served,
 )
 from control_plane.core.scheduling.requirements import affinity_to_json, requirement_from
-from control_plane.core.workflows.domain import Resources
 from foundation.failpoints import failpoint
 from foundation.ids import IdSource
 from foundation.postgres.named_sql import NamedSql
@@ -112,18 +114,18 @@ class PostgresSchedulingStore:
         openings: Sequence[Opening],
         planning: Planning,
     ) -> Served:
-        rows = await connection.fetch(_SQL.take_requests, count_max, *_opening_columns(openings))
-        taken = _claimed(rows)
+        rows = await connection.fetch(_SQL.take_requests, count_max, *opening_columns(openings))
+        taken = claimed_requests(rows)
         if not taken.requests:
             return Served(taken, Plan((), ()), DispatchedBatch())
         figures = self._figures
         found = await connection.fetch(
             _SQL.read_nodes, figures.scheduling_ttl_s, figures.lease_ttl_s
         )
-        nodes = [_node(row) for row in found]
+        nodes = [node_facts(row) for row in found]
         running: Mapping[str, int] = {}
         if planning.asks_for_shares(taken.requests, nodes):
-            running = _shares(await connection.fetch(_SQL.count_running))
+            running = shares_of(await connection.fetch(_SQL.count_running))
         plan = planning.plan(taken, nodes, running)
         done = DispatchedBatch()
         if plan.placements:
@@ -137,13 +139,13 @@ class PostgresSchedulingStore:
         self, claim_id: str, count_max: int, openings: Sequence[Opening]
     ) -> ClaimedRequests:
         """Take requests that are due and parked ones for the openings; see the port."""
-        return _claimed(
+        return claimed_requests(
             await self._database.fetch(
                 _SQL.claim_requests,
                 claim_id,
                 count_max,
                 timedelta(seconds=self._figures.claim_ttl_s),
-                *_opening_columns(openings),
+                *opening_columns(openings),
             )
         )
 
@@ -153,11 +155,11 @@ class PostgresSchedulingStore:
         rows = await self._database.fetch(
             _SQL.read_nodes, figures.scheduling_ttl_s, figures.lease_ttl_s
         )
-        return [_node(row) for row in rows]
+        return [node_facts(row) for row in rows]
 
     async def running_by_application(self) -> Mapping[str, int]:
         """Count each application's live attempts; see the port."""
-        return _shares(await self._database.fetch(_SQL.count_running))
+        return shares_of(await self._database.fetch(_SQL.count_running))
 
     async def dispatch(self, claim_id: str, placements: Sequence[Placement]) -> DispatchedBatch:
         """Make proposals facts, as far as everything still allows it; see the port."""
@@ -199,7 +201,7 @@ class PostgresSchedulingStore:
         await connection.execute(
             _SQL.park_requests,
             claim_id,
-            *_key_columns([one.key for one in requests]),
+            *key_columns([one.key for one in requests]),
             [texts[id(one.reasons)] for one in requests],
             [one.never for one in requests],
             timedelta(seconds=self._figures.parked_s),
@@ -294,8 +296,8 @@ class PostgresSchedulingStore:
         execution_ids = list({key.execution_id for key in keys})
         stored = await connection.fetch(_SQL.lock_requesting, execution_ids)
         executions = {row["execution_id"]: row for row in stored}
-        steps = await connection.fetch(_SQL.read_steps, *_key_columns(keys))
-        step_by_key = {_key(row): row for row in steps}
+        steps = await connection.fetch(_SQL.read_steps, *key_columns(keys))
+        step_by_key = {key_of(row): row for row in steps}
         workflows = await self._snapshots.get(
             connection, (row["snapshot_digest"] for row in stored)
         )
@@ -347,38 +349,16 @@ class PostgresSchedulingStore:
             self._figures.lease_ttl_s,
             sorted(node_ids),
         )
-        nodes = {NodeId(row["node_id"]): _node(row) for row in found}
+        nodes = {NodeId(row["node_id"]): node_facts(row) for row in found}
         return nodes, {NodeId(row["node_id"]): row["last_command_sequence"] for row in found}
-
-
-def _claimed(rows: Sequence[Record]) -> ClaimedRequests:
-    return ClaimedRequests(
-        requests=[_request(row) for row in rows if row["execution_id"] is not None],
-        now=rows[0]["now"],
-        next_due_in_s=rows[0]["next_due_in_s"],
-    )
-
-
-def _opening_columns(openings: Sequence[Opening]) -> list[list[object]]:
-    asked = [one.requirement for one in openings]
-    return [
-        [one.capability for one in asked],
-        [one.capability_version for one in asked],
-        [affinity_to_json(one.affinity) for one in asked],
-        [one.count for one in openings],
-    ]
-
-
-def _shares(rows: Sequence[Record]) -> dict[str, int]:
-    return {row["application_id"]: row["running_count"] for row in rows}
 
 
 async def _lock_claimed(
     connection: Connection, claim_id: str, placements: Sequence[Placement]
 ) -> list[Placement]:
     """Lock those of the requests that are still the claim's."""
-    columns = _key_columns([one.request.key for one in placements])
-    locked = {_key(row) for row in await connection.fetch(_SQL.lock_requests, claim_id, *columns)}
+    columns = key_columns([one.request.key for one in placements])
+    locked = {key_of(row) for row in await connection.fetch(_SQL.lock_requests, claim_id, *columns)}
     return [one for one in placements if one.request.key in locked]
 
 
@@ -402,83 +382,3 @@ def _first_of_each(placements: Sequence[Placement]) -> list[Placement]:
 
 def _offered(requirement: Requirement) -> tuple[str, str]:
     return requirement.capability, requirement.capability_version
-
-
-def _key(row: Record) -> RequestKey:
-    return RequestKey(
-        ExecutionId(row["execution_id"]),
-        StepRef(StepKey(row["step_key"]), row["item_index"]),
-        row["attempt_number"],
-    )
-
-
-def _key_columns(keys: Sequence[RequestKey]) -> list[list[object]]:
-    return [
-        [key.execution_id for key in keys],
-        [key.step.step_key for key in keys],
-        [key.step.item_index for key in keys],
-        [key.attempt_number for key in keys],
-    ]
-
-
-def _request(row: Record) -> Request:
-    return Request(
-        key=_key(row),
-        application_id=row["application_id"],
-        priority=row["priority"],
-        queued_at=row["created_at"],
-        requirement=requirement_from(
-            row["capability"], row["capability_version"], row["requirement"]
-        ),
-        limits=uses_from_json(row["limits"] or ""),
-    )
-
-
-def _node(row: Record) -> NodeFacts:
-    return NodeFacts(
-        node_id=NodeId(row["node_id"]),
-        name=row["name"],
-        group=row["node_group"],
-        management=Management(row["management"]),
-        runtime=Runtime(row["runtime"]),
-        not_ready_reason=row["not_ready_reason"],
-        heartbeat_age_s=row["heartbeat_age_s"],
-        capabilities=_capabilities(row["capabilities"]),
-        labels=_labels(row["labels"]),
-        weight=row["weight"],
-        slot_count=row["slot_count"],
-        running_count=row["running_count"],
-        process_slot_count=row["process_slot_count"],
-        process_running_count=row["process_running_count"],
-        inline=_inline(row["capabilities"]),
-        resources=_resources(row, ""),
-        reserved=_resources(row, "reserved_"),
-    )
-
-
-def _resources(row: Record, prefix: str) -> Resources:
-    return Resources(
-        row[f"{prefix}cpu_millis"],
-        row[f"{prefix}memory_bytes"],
-        row[f"{prefix}disk_bytes"],
-        row[f"{prefix}gpu_count"],
-    )
-
-
-# Hundreds of nodes are read many times a second, and what they offer hardly ever changes.
-
-
-@lru_cache(maxsize=2_048)
-def _capabilities(text: str) -> Mapping[tuple[str, str], str]:
-    return {(name, version): refusal for name, version, refusal, _ in json.loads(text)}
-
-
-@lru_cache(maxsize=2_048)
-def _inline(text: str) -> frozenset[tuple[str, str]]:
-    return frozenset((name, version) for name, version, _, inline in json.loads(text) if inline)
-
-
-@lru_cache(maxsize=2_048)
-def _labels(text: str) -> Mapping[str, str]:
-    labels: dict[str, str] = json.loads(text)
-    return labels
