@@ -21,6 +21,8 @@ COMMANDS: Final = {
     "workflow": "tools.cli.commands.workflow",
     "schedule": "tools.cli.commands.schedule",
     "node": "tools.cli.commands.node",
+    "application": "tools.cli.commands.application",
+    "callback": "tools.cli.commands.callback",
     "capability": "tools.cli.commands.capability",
 }
 

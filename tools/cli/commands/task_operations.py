@@ -8,9 +8,10 @@ import typer
 from google.protobuf.message import Message
 from rich.console import Console
 
-from foundation.errors import NotFoundError
+from foundation.errors import InvalidArgumentError, NotFoundError
 from tdp.control.v1 import mutation_pb2, task_pb2, task_service_pb2_grpc
 from tdp.control.v1 import task_service_pb2 as tasks
+from tools.cli.commands.bulk import act_on_all
 from tools.cli.connection import Connection, ControlPlane
 from tools.cli.options import Json, Key, document_of, duration_of, key_of, rows_of, run
 from tools.cli.output import as_document, enum_name, moment, plain, show, status_style
@@ -20,6 +21,13 @@ Work = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")]
 StepKey = Annotated[str, typer.Argument(metavar="STEP", help="The step's key.")]
 Item = Annotated[int, typer.Option("--item", help="The item of a for_each step, from 0.")]
 Reason = Annotated[str, typer.Option(help="Why; shown on the timeline with who did it.")]
+OneOrFilter = Annotated[
+    str, typer.Argument(metavar="[TASK]", help="The task's id; or use --filter.")
+]
+Where = Annotated[
+    str, typer.Option("--filter", help="All tasks that fit, as in `tdp task list`, instead of one.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="With --filter: only count.")]
 Run = Annotated[
     int, typer.Option("--run", min=0, help="The run that is meant; 0: the current one.")
 ]
@@ -133,8 +141,10 @@ def extend(
 
 
 def rerun(
-    task_id: Work,
+    task_id: OneOrFilter = "",
     *,
+    where: Where = "",
+    dry_run: DryRun = False,
     mode: Annotated[Mode | None, typer.Option(help="What is taken over; nothing if left out.")] = (
         None
     ),
@@ -146,14 +156,27 @@ def rerun(
     key: Key = "",
     as_json: Json = False,
 ) -> None:
-    """Run a finished task again: all of it, or what failed, or from a step on.
+    """Run a finished task again, or all that a filter finds: all of it, or a part.
 
     Examples:
       tdp task rerun 0190a5c2-7f4e-7cc3-98c4-dc0c0c07398f
       tdp task rerun 0190a5c2-7f4e-7cc3-98c4-dc0c0c07398f --mode reuse-succeeded
       tdp task rerun 0190a5c2-7f4e-7cc3-98c4-dc0c0c07398f --from-step watermark
+      tdp task rerun --filter 'status = FAILED AND labels.batch = "7"' --mode reuse-succeeded
     """
     chosen = mode or (Mode.FROM_STEP if from_step else Mode.FROM_SCRATCH)
+    if _is_bulk(task_id, where, dry_run=dry_run):
+        bulk = tasks.BulkRerunTasksRequest(
+            idempotency_key=key_of(key),
+            filter=where,
+            dry_run=dry_run,
+            mode=tasks.RerunMode.Value(f"RERUN_MODE_{chosen.name}"),
+            reason=reason,
+        )
+        run(
+            act_on_all(Stub, "BulkRerunTasks", bulk, what="tasks", dry_run=dry_run, as_json=as_json)
+        )
+        return
     request = tasks.RerunTaskRequest(
         idempotency_key=key_of(key),
         task_id=task_id,
@@ -166,22 +189,54 @@ def rerun(
 
 
 def cancel(
-    task_id: Work,
+    task_id: OneOrFilter = "",
     *,
+    where: Where = "",
+    dry_run: DryRun = False,
     meant: Run = 0,
     reason: Reason = "",
     key: Key = "",
     as_json: Json = False,
 ) -> None:
-    """Cancel a task's run; one that is over stays as it is, and is shown.
+    """Cancel a task's run, or all that a filter finds; one that is over stays as it is.
 
-    Example:
+    Examples:
       tdp task cancel 0190a5c2-7f4e-7cc3-98c4-dc0c0c07398f --reason "wrong input"
+      tdp task cancel --filter 'labels.batch = "7"' --dry-run
     """
+    if _is_bulk(task_id, where, dry_run=dry_run):
+        bulk = tasks.BulkCancelTasksRequest(
+            idempotency_key=key_of(key), filter=where, dry_run=dry_run, reason=reason
+        )
+        run(
+            act_on_all(
+                Stub, "BulkCancelTasks", bulk, what="tasks", dry_run=dry_run, as_json=as_json
+            )
+        )
+        return
     request = tasks.CancelTaskRequest(
         idempotency_key=key_of(key), task_id=task_id, run=meant, reason=reason
     )
     run(_act("CancelTask", request, as_json=as_json))
+
+
+def _is_bulk(task_id: str, where: str, *, dry_run: bool) -> bool:
+    """Whether a filter is given instead of a task; InvalidArgumentError for both and for none."""
+    if bool(task_id) == bool(where):
+        raise InvalidArgumentError.of_field("TASK", "name either a task or a --filter, not both")
+    if dry_run and not where:
+        raise InvalidArgumentError.of_field("--dry-run", "goes with --filter only")
+    return bool(where)
+
+
+async def _act_on_all(
+    method: str,
+    request: tasks.BulkCancelTasksRequest | tasks.BulkRerunTasksRequest,
+    *,
+    as_json: bool,
+) -> None:
+    dry_run = request.dry_run
+    await act_on_all(Stub, method, request, what="tasks", dry_run=dry_run, as_json=as_json)
 
 
 async def _act(method: str, request: Message, *, as_json: bool) -> None:

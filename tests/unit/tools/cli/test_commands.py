@@ -36,6 +36,9 @@ SCHEDULE_ACTS = (
 )
 
 
+APPLICATION_ACTS = (
+    "list", "register", "create-key", "revoke-key", "endpoint", "rotate", "disable",
+)  # fmt: skip
 TASK_ACTS = ("signal", "skip", "pause", "resume", "extend", "rerun", "cancel")
 
 
@@ -84,6 +87,9 @@ def test_each_command_explains_itself(
         ("node", "place"),
         ("node", "remove"),
         ("node", "join-token"),
+        *(("application", one) for one in APPLICATION_ACTS),
+        ("callback", "list"),
+        ("callback", "redeliver"),
         ("evidence",),
         ("conservation",),
         ("demo",),
