@@ -211,6 +211,7 @@ CREATE TABLE public.attempts (
     pending_result text,
     failure text,
     usage text,
+    log_tail text,
     reserved_cpu_millis bigint DEFAULT 0 NOT NULL,
     reserved_memory_bytes bigint DEFAULT 0 NOT NULL,
     reserved_disk_bytes bigint DEFAULT 0 NOT NULL,

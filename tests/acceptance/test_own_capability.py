@@ -35,13 +35,13 @@ class Dev:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
 
-    async def event(self, kind: str) -> dict[str, Any]:
-        """Wait for the next event of a kind."""
+    async def event(self, kind: str, words: str = "") -> dict[str, Any]:
+        """Wait for the next event of a kind, with these words in it."""
         assert self.process.stdout is not None
         async with asyncio.timeout(PATIENCE_S):
             async for line in self.process.stdout:
                 told: dict[str, Any] = json.loads(line)
-                if told["event"] == kind:
+                if told["event"] == kind and words in line.decode():
                     return told
         raise AssertionError(f"it ended before an event {kind}")
 
@@ -103,7 +103,7 @@ async def test_it_runs_in_development_and_installed(world: World, tmp_path: Path
             assert (await developed.event("ready"))["refused"] == []
             await tried(world, order)
             assert (await developed.event("attempt_started"))["attempt_number"] == 1
-            assert "files=26" in (await developed.event("capability_output"))["line"]
+            assert (await developed.event("capability_output", "files=26"))["attempt_id"]
             ended = await developed.event("attempt_ended")
             assert (ended["outcome"], ended["artifact_count"]) == ("SUCCEEDED", 1)
             assert ended["memory_bytes_max"] > 0

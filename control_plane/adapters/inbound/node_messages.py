@@ -207,7 +207,8 @@ def _failed(message: pb.AttemptFailed) -> WorkFailed:
         infrastructure=told.infrastructure,
         next_delay_s=delay_s,
         usage_json=_usage(message.usage),
-        log_tail=told.log_tail[-LOG_TAIL_CHARS_MAX:],
+        # No text of PostgreSQL can hold a NUL.
+        log_tail=told.log_tail[-LOG_TAIL_CHARS_MAX:].replace("\0", "\ufffd"),
     )
 
 

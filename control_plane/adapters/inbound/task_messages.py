@@ -114,6 +114,7 @@ def attempt(view: AttemptView) -> pb.Attempt:
         accept_time=timestamp(view.accepted_at),
         complete_time=timestamp(view.completed_at),
         usage=_usage(view.usage_json),
+        log_tail=view.log_tail,
     )
 
 

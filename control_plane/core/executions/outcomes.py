@@ -6,7 +6,7 @@ order, the settlement of a pending result) goes through `conclude`.
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from random import Random
 from typing import Final
@@ -90,6 +90,7 @@ class Ending:
     failure: Failure | None = None
     next_delay_s: float | None = None
     usage_json: str = ""
+    log_tail: str = ""
     by_node: bool = True
     pending_result: str = ""
     commit: str = ""
@@ -190,10 +191,12 @@ def failed(
     infrastructure: bool = False,
     next_delay_s: float | None = None,
     usage_json: str = "",
+    log_tail: str = "",
 ) -> Ending:
     """Return the ending of work that failed; an order to stop that came before has its way."""
     if stop_reason in (StopReason.CANCEL, StopReason.TIMEOUT):
-        return stopped(stop_reason, stop_reason, usage_json=usage_json, cause=failure)
+        ending = stopped(stop_reason, stop_reason, usage_json=usage_json, cause=failure)
+        return replace(ending, log_tail=log_tail)
     end = AttemptEnd.DRAINED if infrastructure else AttemptEnd.FAILED
     return Ending(
         end,
@@ -201,6 +204,7 @@ def failed(
         failure=failure,
         next_delay_s=next_delay_s,
         usage_json=usage_json,
+        log_tail=log_tail,
     )
 
 

@@ -98,6 +98,7 @@ class AttemptView:
     stop_reason: str
     failure_json: str
     usage_json: str
+    log_tail: str
     lease_expires_at: datetime | None
     dispatched_at: datetime
     accepted_at: datetime | None

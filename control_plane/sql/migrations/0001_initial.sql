@@ -425,6 +425,8 @@ create table attempts (
     pending_result text,
     failure text,
     usage text,
+    -- The end of what the work printed, at most 8 KiB; null where it did not fail.
+    log_tail text,
     -- What it holds of its node.
     reserved_cpu_millis bigint not null default 0,
     reserved_memory_bytes bigint not null default 0,

@@ -94,7 +94,7 @@ limit $4;
 select
     attempt_id, execution_id, step_key, item_index, number, node_id, lease_version, status,
     progress_percent, coalesce(stop_reason, '') as stop_reason, coalesce(failure, '') as failure,
-    coalesce(usage, '') as usage, lease_expires_at, dispatched_at, accepted_at, completed_at
+    coalesce(usage, '') as usage, coalesce(log_tail, '') as log_tail, lease_expires_at, dispatched_at, accepted_at, completed_at
 from attempts
 where
     execution_id = $1

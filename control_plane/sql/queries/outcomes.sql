@@ -41,19 +41,20 @@ for update of attempt;
 -- purpose: writes everything that the end of some attempts changes, for all of them at once
 -- No attempt occurs twice. A row with a pending result stays RUNNING without a lease. step_status
 -- is null where the step instance is not to be touched; retry_at is set for READY only.
--- $24: whether the engine is to look at the executions.
+-- $24: whether the engine is to look at the executions. $25: the ends of the attempts' logs.
 with ended as materialized (
     select *
     from unnest(
         $1::uuid[], $2::uuid[], $3::text[], $4::integer[], $5::integer[], $6::text[], $7::text[],
         $8::text[], $9::boolean[], $10::boolean[], $11::text[], $12::text[], $13::text[],
         $14::integer[], $15::text[], $16::text[], $17::integer[], $18::integer[],
-        $19::timestamptz[], $20::timestamptz[], $21::text[], $22::text[], $23::uuid[]
+        $19::timestamptz[], $20::timestamptz[], $21::text[], $22::text[], $23::uuid[],
+        $25::text[]
     ) as given (
         attempt_id, execution_id, step_key, item_index, number, status, failure,
         usage, frees_capacity, needs_cancel, pending_result, commit_payload, step_status,
         step_attempt_number, step_output, step_failure, failure_count, loss_count,
-        retry_at, deadline_at, timeline_type, timeline_detail, command_id
+        retry_at, deadline_at, timeline_type, timeline_detail, command_id, log_tail
     )
 ),
 moment as materialized (
@@ -114,6 +115,7 @@ attempt as (
         status = ended.status,
         failure = ended.failure,
         usage = coalesce(ended.usage, attempts.usage),
+        log_tail = ended.log_tail,
         pending_result = ended.pending_result,
         lease_expires_at = null,
         run_deadline_at = case when ended.pending_result is null then attempts.run_deadline_at end,

@@ -100,7 +100,11 @@ async def _join_token(control: ControlPlane) -> str:
 def _state_folder(project: Project, connection: Connection, node_name: str) -> Path:
     """Where the agent keeps its identity: one folder for each stack, whose keys tell it."""
     told = f"{connection.control_target} {connection.control_key} {node_name}"
-    return project.folder / ".tdp" / hashlib.sha256(told.encode()).hexdigest()[:16]
+    hidden = project.folder / ".tdp"
+    hidden.mkdir(exist_ok=True)
+    # It holds a credential, which no commit of the project shall take along.
+    (hidden / ".gitignore").write_text("*\n", encoding="ascii")
+    return hidden / hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 async def _refusals(control: ControlPlane, node_name: str) -> list[Document]:

@@ -31,6 +31,8 @@ app = group("See the control plane's tasks, follow one to its end, and act on it
 Stub = task_service_pb2_grpc.TaskServiceStub
 TaskId = Annotated[str, typer.Argument(help="The task's id.")]
 _RECONNECTS_MAX: Final = 8
+_ATTEMPTS_MAX: Final = 10_000
+_LOG_LINES_SHOWN: Final = 20
 _TERMINAL: Final = frozenset({"SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELED"})
 
 
@@ -90,19 +92,29 @@ async def _get(task_id: str, *, as_json: bool) -> None:
         steps = await control.ask(
             stub.ListSteps, tasks.ListStepsRequest(execution_id=execution_id, page_size=1000)
         )
-        attempts = await control.ask(
-            stub.ListAttempts, tasks.ListAttemptsRequest(execution_id=execution_id, page_size=1000)
-        )
+        attempts = await _attempts(control, execution_id)
     document = {
         "task": as_document(task),
         "steps": as_document(steps)["steps"],
-        "attempts": as_document(attempts)["attempts"],
+        "attempts": [as_document(one) for one in attempts],
     }
     show(
         document,
         as_json=as_json,
-        render=lambda console: _render_task(console, task, steps.steps, attempts.attempts),
+        render=lambda console: _render_task(console, task, steps.steps, attempts),
     )
+
+
+async def _attempts(control: ControlPlane, execution_id: str) -> list[task_pb2.Attempt]:
+    async def page(size: int, token: str) -> tuple[Sequence[task_pb2.Attempt], str]:
+        request = tasks.ListAttemptsRequest(
+            execution_id=execution_id, page_size=size, page_token=token
+        )
+        answer = await control.ask(Stub(control.channel).ListAttempts, request)
+        return answer.attempts, answer.next_page_token
+
+    found, _ = await rows_of(page, _ATTEMPTS_MAX)
+    return found
 
 
 def _render_task(console: Console, task: task_pb2.Task, steps: Any, attempts: Any) -> None:  # noqa: ANN401 - repeated fields of the contract
@@ -130,6 +142,11 @@ def _render_task(console: Console, task: task_pb2.Task, steps: Any, attempts: An
             moment(step.complete_time),
         )
     console.print(rows)
+    for attempt in attempts:
+        if attempt.log_tail and attempt.attempt_id == attempts[-1].attempt_id:
+            lines = attempt.log_tail.rstrip().splitlines()[-_LOG_LINES_SHOWN:]
+            console.print(f"The end of the log of {attempt.step_key}:")
+            console.print("\n".join(f"  {plain(line)}" for line in lines), style="dim")
 
 
 def _belongs(attempt: task_pb2.Attempt, step: task_pb2.Step) -> bool:

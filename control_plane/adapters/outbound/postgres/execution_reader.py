@@ -184,6 +184,7 @@ def _attempt(row: Record) -> AttemptView:
         stop_reason=row["stop_reason"],
         failure_json=row["failure"],
         usage_json=row["usage"],
+        log_tail=row["log_tail"],
         lease_expires_at=row["lease_expires_at"],
         dispatched_at=row["dispatched_at"],
         accepted_at=row["accepted_at"],

@@ -191,6 +191,7 @@ class PostgresInboxStore:
                         infrastructure=work.infrastructure,
                         next_delay_s=work.next_delay_s,
                         usage_json=work.usage_json,
+                        log_tail=work.log_tail,
                     )
                 )
             case WorkStopped() as stop:

@@ -84,6 +84,7 @@ class OutcomeWriter:
             *_columns(conclusions),
             [self._ids.new_id() for _ in conclusions],
             makes_due,
+            [one.ending.log_tail or None for one in conclusions],
         )
         return woken | aftermath_of(conclusions, (str(row["node_id"]) for row in rows))
 
@@ -179,7 +180,7 @@ def _facts(row: Record) -> AttemptFacts:
 
 
 def _columns(conclusions: Sequence[Conclusion]) -> list[list[object]]:
-    """Return the columns of `end_attempts`, in its order and without the command ids."""
+    """Return the columns of `end_attempts`, in its order up to the command ids."""
     return [list(column) for column in zip(*map(_row, conclusions), strict=True)]
 
 

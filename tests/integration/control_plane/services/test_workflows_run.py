@@ -83,6 +83,8 @@ async def test_retries_heed_reason_policy_and_the_workers_delay(replica: Replica
     assert json.loads(execution.output_json) == {"was": "FAILED", "got": None}
     assert [one.lease_version for one in delayed] == [1, 2, 3]
     assert {one.failure.reason for one in delayed} == {"BUSY"}
+    failures = [one for one in delayed if one.status == task_pb2.ATTEMPT_STATUS_FAILED]
+    assert {one.log_tail for one in failures} == {"BUSY as printed\ufffd"}
     steps = await steps_of(replica, made.execution_id)
     assert steps["listed"].failure.reason == "QUOTA"
 

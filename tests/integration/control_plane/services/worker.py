@@ -27,7 +27,9 @@ def done(output_json: str = "{}") -> pb.AttemptSucceeded:
 
 def broken(reason: str = "BROKEN", *, retryable: bool = True, delay_s: float | None = None) -> Fact:
     """Return a failure of the work."""
-    failure = pb.NodeFailure(reason=reason, message="it broke", retryable=retryable)
+    failure = pb.NodeFailure(
+        log_tail=f"{reason} as printed\0", reason=reason, message="it broke", retryable=retryable
+    )
     if delay_s is not None:
         failure.next_retry_delay.FromNanoseconds(int(delay_s * 1e9))
     return pb.AttemptFailed(failure=failure)

@@ -46,6 +46,16 @@ def test_a_crash_names_the_line(run_capability: RunCapability) -> None:
     assert "sdk/running.py" not in failed.failure.log_tail
 
 
+def test_output_of_another_shape_is_refused(run_capability: RunCapability) -> None:
+    """A field that holds what it does not declare is told with the function's place."""
+    failed = run_capability(
+        letters, {**GIVEN.model_dump(), "how": "wrong type"}, inputs={"text": "x"}
+    )
+    assert (failed.failure.reason, failed.failure.retryable) == ("OUTPUT_INVALID", False)
+    assert "testing/capabilities.py:" in failed.failure.message
+    assert "many" in failed.failure.message
+
+
 def test_a_missing_input_is_named(run_capability: RunCapability) -> None:
     """A test that forgot an input is told which, and what there is."""
     failed = run_capability(letters, GIVEN, inputs={"other": ""})

@@ -563,6 +563,7 @@ class Attempt(_message.Message):
     ACCEPT_TIME_FIELD_NUMBER: _builtins.int
     COMPLETE_TIME_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
+    LOG_TAIL_FIELD_NUMBER: _builtins.int
     attempt_id: _builtins.str
     """The attempt's id."""
     execution_id: _builtins.str
@@ -583,6 +584,8 @@ class Attempt(_message.Message):
     """0 to 100."""
     stop_reason: _builtins.str
     """CANCEL or TIMEOUT once the attempt was asked to stop, else empty."""
+    log_tail: _builtins.str
+    """The end of what the work printed, at most 8 KiB and without secrets; empty unless it failed."""
     @_builtins.property
     def failure(self) -> Global___Failure:
         """Why the attempt failed or was lost; unset otherwise."""
@@ -626,10 +629,11 @@ class Attempt(_message.Message):
         accept_time: _timestamp_pb2.Timestamp | None = ...,
         complete_time: _timestamp_pb2.Timestamp | None = ...,
         usage: Global___ResourceUsage | None = ...,
+        log_tail: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["accept_time", b"accept_time", "complete_time", b"complete_time", "dispatch_time", b"dispatch_time", "failure", b"failure", "lease_expire_time", b"lease_expire_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_time", b"accept_time", "attempt_id", b"attempt_id", "complete_time", b"complete_time", "dispatch_time", b"dispatch_time", "execution_id", b"execution_id", "failure", b"failure", "item_index", b"item_index", "lease_expire_time", b"lease_expire_time", "lease_version", b"lease_version", "node_id", b"node_id", "number", b"number", "progress_percent", b"progress_percent", "status", b"status", "step_key", b"step_key", "stop_reason", b"stop_reason", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_time", b"accept_time", "attempt_id", b"attempt_id", "complete_time", b"complete_time", "dispatch_time", b"dispatch_time", "execution_id", b"execution_id", "failure", b"failure", "item_index", b"item_index", "lease_expire_time", b"lease_expire_time", "lease_version", b"lease_version", "log_tail", b"log_tail", "node_id", b"node_id", "number", b"number", "progress_percent", b"progress_percent", "status", b"status", "step_key", b"step_key", "stop_reason", b"stop_reason", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
