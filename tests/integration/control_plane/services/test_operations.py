@@ -1,5 +1,6 @@
 """Skip, pause, resume and extend over a whole replica with a node that works."""
 
+import asyncio
 from datetime import timedelta
 
 import grpc
@@ -138,6 +139,33 @@ async def test_a_whole_for_each_step_and_an_approval_are_skipped(replica: Replic
 
     assert execution.output_json == '["SKIPPED",null]'
     assert set((await statuses_of(replica, execution_id)).values()) == {"SKIPPED"}
+
+
+async def test_of_skip_and_dispatch_the_first_commit_wins(replica: Replica) -> None:
+    """A node joins while many steps are being skipped: each is skipped or runs, never both."""
+    await replica.publish(QUEUED)
+    _, key = await replica.register("shop")
+    made = [await create(replica, key, workflow="queued") for _ in range(12)]
+    ids = [one.execution_id for one in made]
+    for execution_id in ids:
+        await until(replica, execution_id, "a", "READY")
+    async with working(replica, lambda _: None) as worker:
+        skips = [replica.tasks.SkipStep(_skip(one, one, "a"), metadata=key) for one in ids]
+        answers = await asyncio.gather(*skips, return_exceptions=True)
+        for execution_id, answer in zip(ids, answers, strict=True):
+            if isinstance(answer, grpc.aio.AioRpcError):
+                assert answer.code() is grpc.StatusCode.FAILED_PRECONDITION
+                assert (await statuses_of(replica, execution_id))["a"] == "RUNNING"
+            else:
+                await ended(replica, execution_id, key)
+        attempts = await replica.plane.database.fetch("select execution_id::text from attempts")
+        refused_ids = {
+            one
+            for one, answer in zip(ids, answers, strict=True)
+            if isinstance(answer, grpc.aio.AioRpcError)
+        }
+        assert {row["execution_id"] for row in attempts} == refused_ids
+        assert {run.execution_id for run in worker.runs} <= refused_ids
 
 
 async def test_a_pause_stops_dispatching_and_queue_time(replica: Replica) -> None:

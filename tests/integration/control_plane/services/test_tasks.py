@@ -126,6 +126,22 @@ async def test_another_applications_task_does_not_exist(replica: Replica) -> Non
             ),
             metadata=stranger,
         ),
+        stub.SignalStep(
+            pb.SignalStepRequest(idempotency_key="s", execution_id=execution_id, step_key="a"),
+            metadata=stranger,
+        ),
+        stub.SkipStep(
+            pb.SkipStepRequest(idempotency_key="s", execution_id=execution_id, step_key="a"),
+            metadata=stranger,
+        ),
+        stub.PauseExecution(
+            pb.PauseExecutionRequest(idempotency_key="p", execution_id=execution_id),
+            metadata=stranger,
+        ),
+        stub.ResumeExecution(
+            pb.ResumeExecutionRequest(idempotency_key="r", execution_id=execution_id),
+            metadata=stranger,
+        ),
         stub.WatchExecution(
             pb.WatchExecutionRequest(execution_id=execution_id), metadata=stranger
         ).read(),

@@ -58,6 +58,8 @@ def _rerun(before: World, reuse: Reuse) -> World:
         reuse,
         has_succeeded=before.facts.status is ExecutionStatus.SUCCEEDED,
     )
+    refs = [*plan.kept, *plan.lists, *plan.items]
+    assert len(refs) == len(set(refs)), "each instance has one fate"
     after = World(before.workflow, input_json=before.input_json)
     steps = {
         ref: replace(before.facts.steps[ref], attempt_number=0, ready_at=None, deadline_at=None)
