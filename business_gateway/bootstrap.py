@@ -31,6 +31,7 @@ from business_gateway.adapters.outbound.postgres.console_store import PostgresCo
 from business_gateway.adapters.outbound.postgres.order_counter import PostgresOrderCounter
 from business_gateway.adapters.outbound.postgres.order_store import PostgresOrderStore
 from business_gateway.adapters.outbound.postgres.resource_store import PostgresResourceStore
+from business_gateway.adapters.outbound.thumbnail_process import ThumbnailProcess
 from business_gateway.core.assets.application import AssetLimits, Assets
 from business_gateway.core.assets.sweeping import LeftUploads
 from business_gateway.core.console.sessions import Sessions
@@ -39,6 +40,7 @@ from business_gateway.core.orders.change_hub import OrderChangeHub
 from business_gateway.core.orders.journeys import Journeys
 from business_gateway.core.resources.application import Artifacts, GrantLimits, Resources
 from business_gateway.core.resources.sweeping import LeftPlaces
+from business_gateway.core.resources.thumbnails import Thumbnails
 from business_gateway.parts import SyncParts
 from business_gateway.settings import GatewaySettings
 from foundation.clock import Clock, SystemClock
@@ -158,7 +160,7 @@ class Gateway:
             asset_router(self._assets(), client),
             order_router(orders, client),
             journey_router(orders, journeys, client),
-            artifact_router(artifacts, client),
+            artifact_router(artifacts, Thumbnails(self.objects, ThumbnailProcess()), client),
             *self._console(sessions, orders),
         ]
 

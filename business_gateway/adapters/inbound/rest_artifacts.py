@@ -11,9 +11,12 @@ from business_gateway.adapters.inbound.rest_orders import ORDERS_PATH
 from business_gateway.core.orders.documents import time_text
 from business_gateway.core.resources.application import Artifacts
 from business_gateway.core.resources.domain import Artifact
+from business_gateway.core.resources.thumbnails import THUMBNAIL_MEDIA_TYPE, Thumbnails
 
 
-def artifact_router(artifacts: Artifacts, client: Callable[..., str]) -> APIRouter:
+def artifact_router(
+    artifacts: Artifacts, thumbnails: Thumbnails, client: Callable[..., str]
+) -> APIRouter:
     """Return the routes of results."""
     router = APIRouter(prefix=ORDERS_PATH, tags=["artifacts"], dependencies=[Depends(client)])
 
@@ -45,6 +48,24 @@ def artifact_router(artifacts: Artifacts, client: Callable[..., str]) -> APIRout
     async def download(order_id: str, artifact_id: str) -> Response:
         request = await artifacts.download(order_id, artifact_id)
         return RedirectResponse(request.url, 307, {"Cache-Control": "no-store"})
+
+    @router.get(
+        "/{order_id}/artifacts/{artifact_id}/thumbnail",
+        response_class=Response,
+        responses={
+            200: {
+                "description": "The picture within 480 x 480 pixels.",
+                "content": {THUMBNAIL_MEDIA_TYPE: {}},
+            },
+            **problems(404, 422),
+        },
+        summary="Show a result that is a picture, small",
+    )
+    async def thumbnail(order_id: str, artifact_id: str) -> Response:
+        content = await thumbnails.of(await artifacts.committed(order_id, artifact_id))
+        # A committed artifact never changes, and so its small picture neither.
+        headers = {"Cache-Control": "private, max-age=86400, immutable"}
+        return Response(content, 200, headers, THUMBNAIL_MEDIA_TYPE)
 
     return router
 

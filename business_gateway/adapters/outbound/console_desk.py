@@ -22,6 +22,7 @@ from foundation.grpc.channel import Metadata, bearer_metadata, call_unary
 from tdp.control.v1 import (
     application_service_pb2,
     node_admin_service_pb2,
+    schedule_service_pb2,
     system_service_pb2,
     task_service_pb2,
     workflow_service_pb2,
@@ -30,6 +31,9 @@ from tdp.control.v1 import (
 OFFERED: Final[Mapping[str, frozenset[str]]] = {
     "ApplicationService": frozenset({"GetApplication", "ListApplications"}),
     "NodeAdminService": frozenset({"CordonNode", "DrainNode", "ListNodes", "UncordonNode"}),
+    "ScheduleService": frozenset(
+        {"ListSchedules", "PauseSchedule", "ResumeSchedule", "TriggerSchedule"}
+    ),
     "SystemService": frozenset({"GetConservation", "GetServerInfo"}),
     "TaskService": frozenset(
         {
@@ -37,6 +41,7 @@ OFFERED: Final[Mapping[str, frozenset[str]]] = {
             "ExplainScheduling",
             "GetTask",
             "ListAttempts",
+            "ListCallbacks",
             "ListSteps",
             "ListTasks",
             "ListTimeline",
@@ -57,6 +62,7 @@ _SERVICES: Final[Mapping[str, ServiceDescriptor]] = {
     for module in (
         application_service_pb2,
         node_admin_service_pb2,
+        schedule_service_pb2,
         system_service_pb2,
         task_service_pb2,
         workflow_service_pb2,

@@ -27,10 +27,10 @@ export function grpcurl(method, body) {
 
 /**
  * Asks before it acts. `body(reason, key)` makes the request; `rest` is {method, path} of the
- * gateway, else `method` is an RPC. `name` fills the texts `confirm.<act>.title` and `.text`.
+ * gateway, else `method` is an RPC; `reasoned` says whether it takes a reason. `name` fills the texts `confirm.<act>.title` and `.text`.
  */
-export function ask({ act, name = "", label, danger = false, rest, method, body, after }) {
-  asked.value = { act, name, label, danger, rest, method, body, after, key: newKey() };
+export function ask({ act, name = "", label, danger = false, reasoned = true, rest, method, body, after }) {
+  asked.value = { act, name, label, danger, reasoned, rest, method, body, after, key: newKey() };
 }
 
 export function Confirmation() {
@@ -67,9 +67,9 @@ function Asked({ act, onClose }) {
         disabled=${state.busy}>${t("confirm.do", { action: act.label.toLowerCase() })}</button>`}>
     <p>${t(`confirm.${act.act}.text`)}</p>
     <form id="confirmation" onSubmit=${run}>
-      <label class="field">${t("confirm.reason")}
+      ${act.reasoned && html`<label class="field">${t("confirm.reason")}
         <input type="text" maxlength="500" value=${reason} onInput=${(e) => setReason(e.target.value)} />
-      </label>
+      </label>`}
     </form>
     ${state.error && html`<p class="problem" role="alert">${state.error}</p>`}
   </${Dialog}>`;

@@ -56,7 +56,9 @@ export function CreateOrder() {
       go(`/orders/${order.order_id}`);
     } catch (error) {
       const details = (error.errors || []).map((one) => `${one.pointer.slice(1)}: ${one.detail}`).join("; ");
-      setState({ phase: "", part: 0, error: details || error.message });
+      const reason = details || error.message;
+      const isUpload = !intent.current.asset && error.status === 422;
+      setState({ phase: "", part: 0, error: isUpload ? t("create.refused", { reason }) : reason });
     }
   };
 
@@ -95,7 +97,7 @@ export function CreateOrder() {
         <${Progress} value=${state.part * 100} label=${t("create.uploading")} />
       </div>`}
       <div class="form-end">
-        <${Link} to="/" class="button">${t("confirm.no")}</${Link}>
+        <${Link} to="/" class="button">${t("create.back")}</${Link}>
         <button class="button primary" disabled=${busy}>${t("create.submit")}</button>
       </div>
     </form>

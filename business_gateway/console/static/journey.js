@@ -18,10 +18,12 @@ export function Journey({ order, ladder, platform }) {
       <span class="lane-name" />
       <span class="track">${scale.ticks.map((tick) => html`<span key=${tick.ms} class="tick" style=${{ left: percent(tick.x) }}>
         <span>+${duration(tick.ms)}</span></span>`)}
-        ${scale.folds.map((fold) => html`<span key=${fold.from} class="fold" style=${{ left: percent(fold.x), width: percent(fold.width) }} />`)}
+        ${scale.folds.map((fold) => html`<span key=${fold.from} class="fold" style=${{ left: percent(fold.x), width: percent(fold.width) }}
+          title=${`${t("journey.legend.fold")}: ${duration(fold.ms)}`} />`)}
       </span>
       <span class="lane-took" />
     </div>
+    ${scale.folds.length > 0 && html`<p class="visually-hidden">${t("journey.legend.fold")}</p>`}
     <ol>${lanes.map((lane) => html`<${Lane} key=${lane.rung.hop} lane=${lane} scale=${scale} />`)}</ol>
   </div>`;
 }

@@ -77,7 +77,7 @@ function Acts({ order, platform, reload }) {
   });
   const execution = platform.task?.current_execution;
   const steer = (name, method) => ask({
-    act: name, label: t(`order.${name}`), method: `TaskService/${method}`, after: reload,
+    act: name, name: order.name, label: t(`order.${name}`), method: `TaskService/${method}`, after: reload,
     body: (reason, key) => ({ idempotency_key: key, execution_id: execution.execution_id, reason }),
   });
   return html`
@@ -95,7 +95,6 @@ const Legend = () => html`<span class="legend">
   <span><i class="key active" aria-hidden="true" />${t("journey.legend.active")}</span>
   <span><i class="key waiting" aria-hidden="true" />${t("journey.legend.waiting")}</span>
   <span><i class="key commit" aria-hidden="true" />${t("journey.legend.commit")}</span>
-  <span><i class="key fold" aria-hidden="true" />${t("journey.legend.fold")}</span>
 </span>`;
 
 

@@ -3,7 +3,7 @@ import { html, useState } from "./html.js";
 import { rpc, session } from "./api.js";
 import { ask } from "./actions.js";
 import { bare } from "./facts.js";
-import { count, t } from "./i18n.js";
+import { count, t, word } from "./i18n.js";
 import { onTick, useResource } from "./resource.js";
 import { OperatorNeeded } from "./signin.js";
 import { Ago, Badge, Empty, Id, Page, Shown, Table } from "./ui.js";
@@ -22,23 +22,23 @@ async function all(method, field, body = {}) {
 }
 
 /** A page that needs an operator's key: a table of all rows of one list. */
-function ListPage({ title, empty, columns, method, field, row, lead }) {
+function ListPage({ title, empty, columns, numbers, method, field, row, lead }) {
   if (!session.value.operator) return html`<${Page} title=${title}><${OperatorNeeded} /></${Page}>`;
-  return html`<${Page} title=${title} lead=${lead}><${Rows} ...${{ title, empty, columns, method, field, row }} /></${Page}>`;
+  return html`<${Page} title=${title} lead=${lead}><${Rows} ...${{ title, empty, columns, numbers, method, field, row }} /></${Page}>`;
 }
 
-function Rows({ title, empty, columns, method, field, row }) {
+function Rows({ title, empty, columns, numbers, method, field, row }) {
   const resource = useResource(() => all(method, field), [method], onTick);
   return html`<section class="card flush">
     <${Shown} resource=${resource} rows=${4} isEmpty=${(data) => !data.length} empty=${html`<${Empty} title=${empty} />`}>
-      ${(data) => html`<${Table} label=${title} columns=${columns}>${data.map((one) => row(one, resource.reload))}</${Table}>`}
+      ${(data) => html`<${Table} label=${title} columns=${columns} numbers=${numbers}>${data.map((one) => row(one, resource.reload))}</${Table}>`}
     </${Shown}>
   </section>`;
 }
 
 export const Nodes = () => html`<${ListPage} title=${t("nodes.title")} empty=${t("nodes.none")}
   method="NodeAdminService/ListNodes" field="nodes" row=${nodeRow}
-  columns=${["name", "state", "heard", "slots", "capabilities", "commands", "version"].map((one) => t(`nodes.${one}`)).concat("")} />`;
+  numbers=${[5]} columns=${["name", "state", "heard", "slots", "capabilities", "commands", "version"].map((one) => t(`nodes.${one}`)).concat("")} />`;
 
 function nodeRow(node, reload) {
   const management = bare(node.management, "NODE_MANAGEMENT_");
@@ -66,8 +66,8 @@ function nodeRow(node, reload) {
 }
 
 const Slots = ({ used, total }) => html`<span class="slots" role="img" aria-label=${`${used} / ${total}`}>
-  ${total <= 16 && Array.from({ length: total }, (_, slot) => html`<i key=${slot} class=${slot < used ? "used" : ""} />`)}
-  <span>${used}/${total}</span></span>`;
+  ${total <= 16 && Array.from({ length: total }, (_, slot) => html`<i key=${slot} class=${slot < used ? "used" : ""}></i>`)}
+  <b>${`${used} / ${total}`}</b></span>`;
 
 export const Workflows = () => html`<${ListPage} title=${t("workflows.title")} empty=${t("workflows.none")}
   method="WorkflowService/ListWorkflows" field="workflows" row=${(one) => html`<${WorkflowRow} key=${one.digest + one.version} workflow=${one} />`}
@@ -103,10 +103,26 @@ const applicationRow = (one) => html`<tr key=${one.application_id}>
   <td class="nowrap"><${Ago} at=${one.create_time} /></td>
 </tr>`;
 
-export function Schedules() {
-  const title = t("schedules.title");
-  if (!session.value.operator) return html`<${Page} title=${title}><${OperatorNeeded} /></${Page}>`;
-  return html`<${Page} title=${title}><section class="card"><${Empty} title=${t("schedules.unavailable")} /></section></${Page}>`;
+export const Schedules = () => html`<${ListPage} title=${t("schedules.title")} empty=${t("schedules.none")}
+  method="ScheduleService/ListSchedules" field="schedules" row=${scheduleRow}
+  columns=${["name", "cron", "next", "last", "workflow"].map((one) => t(`schedules.${one}`)).concat("")} />`;
+
+function scheduleRow(one, reload) {
+  const act = (name, method, reasoned = false) => ask({
+    act: name, name: one.name, label: t(`schedules.${name}`), reasoned, method: `ScheduleService/${method}`, after: reload,
+    body: (reason, key) => ({ idempotency_key: key, schedule_id: one.schedule_id, ...(reasoned && { reason }) }),
+  });
+  const last = one.last_run;
+  return html`<tr key=${one.schedule_id}>
+    <td><strong>${one.name}</strong>${one.paused && html` <span class="badge wait" title=${one.pause_reason}>${t("schedules.paused")}</span>`}
+      <span class="sub"><${Id} value=${one.schedule_id} /></span></td>
+    <td><code>${one.spec.cron}</code><span class="sub">${one.spec.time_zone || "UTC"}</span></td>
+    <td class="nowrap">${one.next_time ? html`<${Ago} at=${one.next_time} />` : "–"}</td>
+    <td class="nowrap">${last ? html`<${Ago} at=${last.due_time} /><span class="sub">${word("run", bare(last.status, "SCHEDULE_RUN_STATUS_"))}</span>` : "–"}</td>
+    <td>${one.spec.task.workflow_name} <code>${one.spec.task.workflow_version}</code></td>
+    <td class="row-acts nowrap">${one.paused
+      ? html`<button type="button" class="button small" onClick=${() => act("resume", "ResumeSchedule")}>${t("schedules.resume")}</button>`
+      : html`<button type="button" class="button small" onClick=${() => act("pause", "PauseSchedule", true)}>${t("schedules.pause")}</button>`}
+      <button type="button" class="button small" onClick=${() => act("trigger", "TriggerSchedule")}>${t("schedules.trigger")}</button></td>
+  </tr>`;
 }
-
-

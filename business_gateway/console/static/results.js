@@ -5,6 +5,8 @@ import { bytes, t } from "./i18n.js";
 import { useResource } from "./resource.js";
 import { Card, Id, Shown } from "./ui.js";
 
+const PICTURES = ["image/bmp", "image/gif", "image/jpeg", "image/png", "image/tiff", "image/webp"];
+const PICTURE_BYTES_MAX = 32 * 1024 * 1024;
 const ORDER = { archive: 0, manifest: 2, image: 1 };
 
 export function Results({ order }) {
@@ -32,7 +34,7 @@ export function Results({ order }) {
 function Tile({ path, artifact }) {
   const [broken, setBroken] = useState(false);
   const name = artifact.relative_path.split("/").at(-1);
-  const isImage = artifact.media_type.startsWith("image/");
+  const isImage = PICTURES.includes(artifact.media_type) && artifact.size_bytes <= PICTURE_BYTES_MAX;
   const extension = name.includes(".") ? name.split(".").at(-1).toUpperCase().slice(0, 4) : "";
   const url = `${path}/${artifact.artifact_id}`;
   return html`<li class="tile">

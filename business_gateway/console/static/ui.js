@@ -12,6 +12,7 @@ const TONES = {
   READY: "good", NOT_READY: "wait", SILENT: "bad",
   ACTIVE: "good", CORDONED: "wait", DRAINING: "wait",
   PENDING: "calm", PUBLISHING: "run", FAILED: "wait", DEAD: "bad", QUARANTINED: "bad",
+  DELIVERING: "run", RETRYING: "wait", DELIVERED: "good",
   PROJECTED: "good", NO_CHANGE: "calm", HISTORY: "calm",
 };
 
@@ -99,11 +100,12 @@ export const Progress = ({ value, label, tone = "run" }) => html`
     <span style=${{ width: `${Math.max(0, Math.min(100, value))}%` }} />
   </div>`;
 
-/** A table that scrolls inside itself where the screen is narrow. */
-export const Table = ({ label, columns, children }) => html`
+/** A table that scrolls inside itself where the screen is narrow; `numbers` are columns aligned right. */
+export const Table = ({ label, columns, numbers = [], children }) => html`
   <div class="table-box" role="region" aria-label=${label} tabindex="0">
     <table>
-      <thead><tr>${columns.map((column) => html`<th key=${column} scope="col">${column}</th>`)}</tr></thead>
+      <thead><tr>${columns.map((column, at) => html`<th key=${at} scope="col"
+        class=${numbers.includes(at) ? "number" : ""}>${column}</th>`)}</tr></thead>
       <tbody>${children}</tbody>
     </table>
   </div>`;

@@ -244,6 +244,12 @@ class Artifacts:
 
     async def download(self, order_id: str, artifact_id: str) -> PresignedRequest:
         """Allow reading one committed artifact; ArtifactNotFoundError."""
+        artifact = await self.committed(order_id, artifact_id)
+        name = artifact.relative_path.rsplit("/", 1)[-1]
+        return self._objects.presign_get(artifact.object_key, self._limits.download_valid_s, name)
+
+    async def committed(self, order_id: str, artifact_id: str) -> Artifact:
+        """Read one committed artifact of the order; ArtifactNotFoundError."""
         wanted = ArtifactId(parse_id(artifact_id, "artifact_id"))
         artifact = await self._store.artifact(wanted)
         if (
@@ -252,8 +258,7 @@ class Artifacts:
             or artifact.state is not ArtifactState.COMMITTED
         ):
             raise ArtifactNotFoundError(f"order {order_id} has no artifact {wanted}: list them")
-        name = artifact.relative_path.rsplit("/", 1)[-1]
-        return self._objects.presign_get(artifact.object_key, self._limits.download_valid_s, name)
+        return artifact
 
 
 def _split(position: str) -> tuple[str, str]:

@@ -198,6 +198,9 @@ async def test_uploaded_bytes_are_verified_committed_and_downloaded(platform: Pl
     status, _, headers = await platform.running.client.call("GET", path)
     assert (status, headers["Cache-Control"]) == (307, "no-store")
     assert await download(headers["Location"]) == CONTENT
+    no_picture = path.replace("/download", "/thumbnail")
+    status, problem, _ = await platform.running.client.call("GET", no_picture)
+    assert (status, problem["reason"]) == (404, "THUMBNAIL_UNAVAILABLE")
     later = platform.with_(attempt_id=identity(5, 9), step_key="watermark")
     grant = await later.grant(places[0].resource_ref)
     assert grant.sha256 == hashlib.sha256(CONTENT).digest()
