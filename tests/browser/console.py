@@ -55,7 +55,8 @@ class Console:
             self.page.get_by_label("Clean the archive").check()
         self.button("Upload and order").click()
         self.page.wait_for_url(re.compile(r"/console/orders/[0-9a-f-]{36}$"))
-        return self.page.url.rsplit("/", 1)[-1]
+        url: str = self.page.url
+        return url.rsplit("/", 1)[-1]
 
     def button(self, name: str) -> Locator:
         """The button of this name."""
