@@ -90,6 +90,10 @@ CREATE FUNCTION public.sentences_of(reasons text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN (SELECT string_agg(one.value, ' '::text) AS string_agg FROM json_array_elements_text((sentences_of.reasons)::json) one(value));
 
+CREATE FUNCTION public.shown_now() RETURNS timestamp with time zone
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN (statement_timestamp() + (COALESCE(NULLIF(current_setting('tdp.clock_offset'::text, true), ''::text), '0'::text))::interval);
+
 CREATE TABLE public.api_keys (
     api_key_id uuid NOT NULL,
     application_id uuid,
@@ -586,10 +590,10 @@ CREATE VIEW public.waiting_steps AS
     step.step_key,
     step.item_index,
     step.ready_at AS waits_since,
-    ((step.status = 'WAITING'::text) OR (step.not_before > public.tdp_now()) OR (request.reasons IS NOT NULL)) AS is_explained,
+    ((step.status = 'WAITING'::text) OR (step.not_before > public.shown_now()) OR (request.reasons IS NOT NULL)) AS is_explained,
         CASE
             WHEN (step.status = 'WAITING'::text) THEN (((('waits for an answer since '::text || public.moment_text(step.ready_at)) || ': signal it'::text) || COALESCE((' before '::text || public.moment_text(step.deadline_at)), ''::text)) || '.'::text)
-            WHEN (step.not_before > public.tdp_now()) THEN ((((('waits until '::text || public.moment_text(step.not_before)) || ' for attempt '::text) || step.attempt_number) || COALESCE((', since the one before ended with '::text || ((step.failure)::json ->> 'reason'::text)), ''::text)) || '.'::text)
+            WHEN (step.not_before > public.shown_now()) THEN ((((('waits until '::text || public.moment_text(step.not_before)) || ' for attempt '::text) || step.attempt_number) || COALESCE((', since the one before ended with '::text || ((step.failure)::json ->> 'reason'::text)), ''::text)) || '.'::text)
             WHEN (request.waits_for IS NOT NULL) THEN ((('waits since '::text || public.moment_text(request.created_at)) || ': '::text) || public.sentences_of(request.reasons))
             WHEN (request.reasons IS NOT NULL) THEN ((('waits for a node since '::text || public.moment_text(request.created_at)) || ': '::text) || public.sentences_of(request.reasons))
             ELSE (('waits for the scheduler since '::text || public.moment_text(COALESCE(request.created_at, step.ready_at))) || ': it is next.'::text)

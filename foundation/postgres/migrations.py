@@ -7,14 +7,20 @@ import asyncio
 import os
 import re
 import shutil
+import sqlite3
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
+import asyncpg
+
 from foundation.errors import FailedPreconditionError, InternalError
+from foundation.postgres.migration_digests import digests_of, keep_digests, read_digests
 
 _STATUS_LINE = re.compile(r"^\[(?P<mark>[X ])\] (?P<name>\S+)$", re.MULTILINE)
 _URL_PASSWORD = re.compile(r"(?<=://)([^:/@\s]*):[^@\s]*@")
@@ -31,6 +37,12 @@ class MigrationsPendingError(FailedPreconditionError):
     """The database is older than the program: migrate it first."""
 
     reason = "MIGRATIONS_PENDING"
+
+
+class MigrationChangedError(FailedPreconditionError):
+    """A migration was edited after the database had applied it: its schema is another one."""
+
+    reason = "MIGRATION_CHANGED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +67,18 @@ class Migrations:
         return cls(folder, f"sqlite:{database.absolute()}")
 
     async def migrate(self) -> None:
-        """Apply what is pending, in order; MigrationError says which statement failed."""
+        """Apply what is pending, in order; MigrationError says which statement failed.
+
+        MigrationChangedError where an applied one is not what it was; nothing is done then.
+        """
+        await self._check_digests()
+        await self._apply()
+        # Only names of files that are all applied now: of a database from before digests were
+        # kept, what it has is taken for what the files say.
+        with self._translated():
+            await keep_digests(self.url, digests_of(self.folder))
+
+    async def _apply(self) -> None:
         if _is_sqlite(self.url):
             await self._dbmate("up")
         else:
@@ -71,13 +94,39 @@ class Migrations:
         )
 
     async def check(self) -> None:
-        """Raise MigrationsPendingError unless the database has every migration."""
+        """Raise MigrationsPendingError unless the database has every migration.
+
+        MigrationChangedError where one of them is not the one that the database has.
+        """
         pending = (await self.status()).pending
         if pending:
             raise MigrationsPendingError(
                 f"the database lacks {len(pending)} migrations ({', '.join(pending)}): "
                 "run the migrate command"
             )
+        await self._check_digests()
+
+    async def _check_digests(self) -> None:
+        with self._translated():
+            kept = await read_digests(self.url)
+        present = digests_of(self.folder)
+        changed = [name for name, digest in kept.items() if present.get(name, digest) != digest]
+        if changed:
+            raise MigrationChangedError(
+                f"{', '.join(sorted(changed))} in {self.folder} was changed after this database "
+                "had applied it, so the schema is not what the program expects: run the version "
+                "that the database was made by, or begin with a new database (of a development "
+                "stack: remove its data folder)"
+            )
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Raise what the driver says of a database that cannot be asked as MigrationError."""
+        try:
+            yield
+        except (OSError, asyncpg.PostgresError, sqlite3.Error) as error:
+            text = without_passwords(str(error))
+            raise MigrationError(f"the digests of {self.folder} cannot be asked: {text}") from error
 
     async def _dbmate(self, *arguments: str) -> str:
         process = await asyncio.create_subprocess_exec(

@@ -18,13 +18,14 @@ class SchemaDumpError(InternalError):
 
 
 async def dump_schema(dsn: str, pg_dump: Path, environment: dict[str, str] | None = None) -> str:
-    """Return the normalised schema of a database, dbmate's version table left out."""
+    """Return the normalised schema of a database, without the tables of what was migrated."""
     process = await asyncio.create_subprocess_exec(
         str(pg_dump),
         "--schema-only",
         "--no-owner",
         "--no-privileges",
         "--exclude-table=schema_migrations",
+        "--exclude-table=schema_digests",
         f"--dbname={dsn}",
         env=environment,
         stdout=asyncio.subprocess.PIPE,

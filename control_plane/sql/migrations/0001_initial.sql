@@ -792,18 +792,25 @@ create function moment_text(at timestamptz) returns text
     language sql stable parallel safe
     return to_char(at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC';
 
+-- The same clock as tdp_now(), at the start of the statement: for what is shown only. A volatile
+-- function in a view keeps the planner from looking into it, and joins to it then read all rows.
+create function shown_now() returns timestamptz
+    language sql stable parallel safe
+    return statement_timestamp()
+        + coalesce(nullif(current_setting('tdp.clock_offset', true), ''), '0')::interval;
+
 -- What waits, since when, and what would unblock it, as a sentence without its subject.
 -- is_explained: not merely on its way from the engine through the scheduler.
 create view waiting_steps as
 select
     step.execution_id, step.step_key, step.item_index, step.ready_at as waits_since,
-    step.status = 'WAITING' or step.not_before > tdp_now() or request.reasons is not null
+    step.status = 'WAITING' or step.not_before > shown_now() or request.reasons is not null
         as is_explained,
     case
         when step.status = 'WAITING' then
             'waits for an answer since ' || moment_text(step.ready_at) || ': signal it'
             || coalesce(' before ' || moment_text(step.deadline_at), '') || '.'
-        when step.not_before > tdp_now() then
+        when step.not_before > shown_now() then
             'waits until ' || moment_text(step.not_before) || ' for attempt '
             || step.attempt_number
             || coalesce(', since the one before ended with ' || (step.failure::json ->> 'reason'), '')

@@ -14,7 +14,9 @@ where execution_id = $1 and ($2::uuid is null or application_id = $2);
 -- purpose: names the current execution of the newest task that carries a reference
 select current_execution_id::text
 from tasks
-where external_ref = $1 and ($2::uuid is null or application_id = $2)
+where
+    -- Said again, or the index of those that have one could not be used.
+    external_ref = $1 and external_ref <> '' and ($2::uuid is null or application_id = $2)
 order by task_id desc
 limit 1;
 

@@ -138,7 +138,8 @@ removed as (
     where
         record.ctid = walked.place
         and walked.task_id is not null
-        and not exists (select from tasks where tasks.task_id = walked.task_id::uuid)
+        -- Asked row by row, through the primary key: a join would read all tasks.
+        and (select count(*) from tasks where tasks.task_id = walked.task_id::uuid) = 0
     returning 1
 )
 select

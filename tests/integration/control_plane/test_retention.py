@@ -74,7 +74,11 @@ async def test_what_is_over_goes_whole(control_database: Database) -> None:
     """An old task leaves no row in any table; live, young and untold ones keep each of theirs."""
     world = World(control_database)
     gone, untold, young, live = await finished(world)
-    columns = await world.rows(IDS_OF_WORK)
+    await world.rows(
+        "insert into callback_log (outbox_id, kind, detail) select outbox_id, 'failed', ''"
+        " from callback_deliveries"
+    )
+    columns = [*await world.rows(IDS_OF_WORK), ("callback_log", "outbox_id")]
     before = {one: await mentions(world, *one) for one in columns}
     task_of = dict(await world.rows("select execution_id::text, task_id::text from executions"))
     swept = await store_of(control_database).remove_finished(timedelta(days=30), None, 10)

@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 
 from foundation.postgres.migrations import (
+    MigrationChangedError,
     MigrationError,
     Migrations,
     MigrationsPendingError,
@@ -91,6 +92,41 @@ async def test_several_processes_may_migrate_at_once(postgres: Migrations) -> No
     """Replicas that start together take turns, and all end well."""
     await asyncio.gather(*(postgres.migrate() for _ in range(4)))
     await postgres.check()
+
+
+async def test_a_migration_edited_after_it_was_applied_is_refused(migrations: Migrations) -> None:
+    """Start and migration name the file that is not what the database has, and the remedy."""
+    await migrations.migrate()
+    path = migrations.folder / "0001_parcel.sql"
+    path.write_bytes(FIRST.replace("\n", "\r\n").encode())
+    await migrations.check()
+    path.write_text(FIRST.replace("name text", "title text"))
+    for act in (migrations.check, migrations.migrate):
+        with pytest.raises(MigrationChangedError, match=r"0001_parcel\.sql.*new database"):
+            await act()
+    path.write_text(FIRST)
+    await migrations.check()
+
+
+async def test_a_database_from_before_digests_goes_on(migrations: Migrations) -> None:
+    """Where none were kept, the next migration keeps those of the files it finds."""
+    await migrations.migrate()
+    await _forget_digests(migrations)
+    await migrations.check()
+    await migrations.migrate()
+    (migrations.folder / "0002_parcel_name.sql").write_text(SECOND + "-- edited\n")
+    with pytest.raises(MigrationChangedError, match="0002_parcel_name"):
+        await migrations.check()
+
+
+async def _forget_digests(migrations: Migrations) -> None:
+    if migrations.url.startswith("sqlite:"):
+        with closing(sqlite3.connect(migrations.url.removeprefix("sqlite:"))) as file:
+            file.execute("drop table schema_digests")
+        return
+    connection = await asyncpg.connect(migrations.url)
+    await connection.execute("drop table schema_digests")
+    await connection.close()
 
 
 async def test_sqlite_files_are_made(sqlite: Migrations, tmp_path: Path) -> None:

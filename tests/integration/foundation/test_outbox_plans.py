@@ -46,6 +46,7 @@ ARGUMENTS = {
     "release": ("stream",),
     "defer_followers": (1_000, False),
     "depth": (),
+    "remove_published": (-60.0, 20),
 }
 
 

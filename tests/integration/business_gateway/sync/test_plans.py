@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from importlib.resources import files
 from typing import Any
 from uuid import uuid4
 
@@ -75,6 +76,34 @@ async def test_plans_touch_no_history(gateway_database: Database) -> None:
         scanned = {node["Relation Name"] for node in nodes if node["Node Type"] == "Seq Scan"}
         assert not scanned & {"orders", "callback_inbox"}, name
         assert sum(rows_read(node) for node in nodes) < ROWS_READ_MAX, name
+
+
+async def test_no_statement_reads_all_orders(gateway_database: Database) -> None:
+    """The plan of every statement for any arguments finds orders and news through an index."""
+    await filled(gateway_database)
+    folder = files("business_gateway.sql.queries")
+    names = sorted(one.name for one in folder.iterdir() if one.name.endswith(".sql"))
+    texts = [
+        one for file in names for one in NamedSql.load("business_gateway.sql.queries", file).items()
+    ]
+    found = {}
+    async with gateway_database.acquire() as connection:
+        await connection.execute("set plan_cache_mode = force_generic_plan")
+        for name, text in texts:
+            await connection.execute(f"prepare planned as {text}")
+            count = await connection.fetchval(
+                "select cardinality(parameter_types) from pg_prepared_statements"
+                " where name = 'planned'"
+            )
+            given = f"({', '.join(['null'] * count)})" if count else ""
+            plan = await connection.fetchval(f"explain (format json) execute planned{given}")
+            await connection.execute("deallocate planned")
+            nodes = scans(json.loads(plan)[0]["Plan"])
+            read = {one["Relation Name"] for one in nodes if one["Node Type"] == "Seq Scan"}
+            if read & {"orders", "callback_inbox"}:
+                found[name] = read
+        await connection.execute("reset plan_cache_mode")
+    assert found == {}
 
 
 async def filled(database: Database) -> None:
