@@ -25,6 +25,9 @@ PLANNED_FOR_VALUES: Final = frozenset(
     }
 )  # fmt: skip
 
+# Asked by an operator, once after a change of keys.
+ASKED_SELDOM: Final = frozenset({"live_grants_without"})
+
 
 def statements() -> Iterator[tuple[str, str]]:
     """Every named statement of the control plane, and those of each of its outboxes."""
@@ -87,7 +90,7 @@ async def test_no_statement_reads_history(control_database: Database) -> None:
         await connection.execute("set plan_cache_mode = force_generic_plan")
         for name, text in statements():
             wrong = list(faults(await generic_plan(connection, text), partial))
-            if wrong and name not in PLANNED_FOR_VALUES:
+            if wrong and name not in PLANNED_FOR_VALUES | ASKED_SELDOM:
                 found[name] = wrong
         await connection.execute("reset plan_cache_mode")
     assert found == {}

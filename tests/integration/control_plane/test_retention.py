@@ -26,6 +26,11 @@ insert into artifact_commits (outbox_id, destination, payload, execution_id, app
     published_at)
 select attempt_id, 'a', '{{}}', execution_id, application_id, 'PUBLISHED', tdp_now() from attempts;
 """  # noqa: S608 - constants of this test
+TABLES_OF_WORK = {
+    "artifact_commits", "artifacts", "attempt_inbox", "attempts", "callback_deliveries",
+    "execution_events", "executions", "grants", "node_commands", "outbox_events",
+    "scheduling_requests", "steps", "tasks", "timeline",
+}  # fmt: skip
 DELIVER = """
 update outbox_events set status = 'PUBLISHED', published_at = created_at;
 update callback_deliveries set status = 'PUBLISHED', published_at = created_at
@@ -78,7 +83,9 @@ async def test_what_is_over_goes_whole(control_database: Database) -> None:
         "insert into callback_log (outbox_id, kind, detail) select outbox_id, 'failed', ''"
         " from callback_deliveries"
     )
-    columns = [*await world.rows(IDS_OF_WORK), ("callback_log", "outbox_id")]
+    work = await world.rows(IDS_OF_WORK)
+    assert {table for table, _ in work} == TABLES_OF_WORK, "a new table: let retention remove it"
+    columns = [*work, ("callback_log", "outbox_id")]
     before = {one: await mentions(world, *one) for one in columns}
     task_of = dict(await world.rows("select execution_id::text, task_id::text from executions"))
     swept = await store_of(control_database).remove_finished(timedelta(days=30), None, 10)
