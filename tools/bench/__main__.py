@@ -34,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
                 concurrency=given.concurrency,
                 samples=given.samples,
                 idle_s=given.idle_s,
+                history=given.history,
             )
             result = asyncio.run(run_bench(plan, clock, SystemIds(clock), _say))
     except TdpError as error:
@@ -56,6 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--idle-s", type=_count, default=default.idle_s, help="seconds of the idle phase"
+    )
+    parser.add_argument(
+        "--history", type=_count, default=0, help="finished executions in the tables beforehand"
     )
     parser.add_argument("--json", action="store_true", help="write JSON and not a table")
     parser.add_argument("--keep", action="store_true", help="keep the data and the logs")

@@ -21,7 +21,8 @@ class BenchPlan:
 
     `samples` executions run one at a time for the latencies, then `executions` are submitted with
     `concurrency` calls in flight over `channels` connections, then nothing happens for `idle_s`.
-    `floor_s` is the length of each measurement of the database alone.
+    `floor_s` is the length of each measurement of the database alone. Before all of it, `history`
+    finished executions are put into the tables.
     """
 
     data_folder: Path
@@ -33,3 +34,4 @@ class BenchPlan:
     idle_s: float = 60.0
     floor_s: float = 4.0
     timeout_s: float = 600.0
+    history: int = 0

@@ -16,6 +16,7 @@ from tools.bench.client import Submitter, Watched, submitter
 from tools.bench.cpu import CpuMeter
 from tools.bench.facts import Facts, FirstStep, facts
 from tools.bench.floor import Floor, FloorMeasurement
+from tools.bench.history import load
 from tools.bench.idle import Idle, measure_idle
 from tools.bench.percentiles import Percentiles, percentiles
 from tools.bench.plan import PRODUCTION, WORKFLOW_FILE, BenchPlan
@@ -120,6 +121,7 @@ class Bench:
                 clock=self._clock,
             ) as client,
         ):
+            await self._history(dsn)
             durability = {name: await known.setting(name) for name in _DURABILITY}
             floor = await self._floor()
             await self._warm_up(client, known)
@@ -127,6 +129,11 @@ class Bench:
             throughput = await self._throughput(client, known)
             idle = await self._idle(known)
         return BenchResult(psutil.cpu_count() or 1, durability, floor, latencies, throughput, idle)
+
+    async def _history(self, dsn: str) -> None:
+        if self._plan.history:
+            self._report(f"history: {self._plan.history} finished executions")
+            await load(dsn, self._plan.history)
 
     def _roots(self) -> dict[str, int]:
         """The process trees whose CPU is counted; S3 has no part in these executions."""
