@@ -66,6 +66,14 @@ RETRY_AFTER_S_MAX: Final = 86_400.0
 # A replica may not have heard yet that an endpoint was enabled again.
 DISABLED_RECHECK_S: Final = 30.0
 
+CALLBACKS_IN_FLIGHT_MAX: Final = 128
+# Of those, what one endpoint may hold that has not answered lately, and one that fails.
+SILENT_IN_FLIGHT_MAX: Final = 32
+FAILING_IN_FLIGHT_MAX: Final = 2
+# When what found no room looks again; an endpoint that takes something calls it earlier.
+SILENT_RECHECK_S: Final = 1.0
+FAILING_RECHECK_S: Final = 30.0
+
 # Channels that are kept open to providers, and to callback endpoints.
 CHANNELS_MAX: Final = 64
 
@@ -77,5 +85,7 @@ assert ARTIFACTS_PER_CALL_MAX <= ARTIFACTS_PER_EVENT_MAX <= ARTIFACTS_PER_COMMIT
 # A call that takes its whole time must end while its row is still claimed.
 assert CALLBACK_TIMEOUT_S < PUBLISH_SHARE_OF_CLAIM * CLAIM_TTL_S_DEFAULT
 assert PROVIDER_TIMEOUT_S < COMMIT_TIMEOUT_S < PUBLISH_SHARE_OF_CLAIM * CLAIM_TTL_S_DEFAULT
+# Many endpoints must fall silent at once before the relay has no room for the others.
+assert FAILING_IN_FLIGHT_MAX < SILENT_IN_FLIGHT_MAX <= CALLBACKS_IN_FLIGHT_MAX // 4
 # A grant outlasts the calls that ask for it.
 assert timedelta(seconds=PROVIDER_TIMEOUT_S) < GRANT_TTL_MAX

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from control_plane.limits import PUBLISH_SHARE_OF_CLAIM
+from control_plane.limits import CALLBACKS_IN_FLIGHT_MAX, PUBLISH_SHARE_OF_CLAIM
 from foundation.backoff import DELIVERY_SCHEDULE_S, jittered_s
 from foundation.outbox.policy import OutboxPolicy
 
@@ -30,7 +30,8 @@ def event_policy(claim_ttl_s: float, cap_s: float) -> OutboxPolicy:
 def callback_policy(claim_ttl_s: float, cap_s: float, random: Random) -> OutboxPolicy:
     """Return the policy of callback_deliveries: the delivery schedule with jitter, then DEAD.
 
-    One row at a time and many side by side: an endpoint that is slow holds up nobody else.
+    One row at a time and many side by side; core/callbacks/isolation.py says how many of one
+    endpoint.
     """
 
     def back_off_s(attempts: int) -> float:
@@ -44,7 +45,7 @@ def callback_policy(claim_ttl_s: float, cap_s: float, random: Random) -> OutboxP
         claim_ttl_s=claim_ttl_s,
         publish_timeout_s=_publish_timeout_s(claim_ttl_s),
         rows_per_publish_max=1,
-        publishes_in_flight_max=64,
+        publishes_in_flight_max=CALLBACKS_IN_FLIGHT_MAX,
     )
 
 

@@ -38,6 +38,7 @@ from control_plane.core.applications.application import Applications
 from control_plane.core.applications.authentication import KeyAuthenticator
 from control_plane.core.applications.endpoints import EndpointPolicy
 from control_plane.core.callbacks.application import CallbackPublisher
+from control_plane.core.callbacks.isolation import EndpointLoads
 from control_plane.core.callbacks.redelivery import Callbacks
 from control_plane.core.engine.application import EngineDriver
 from control_plane.core.evidence.application import Evidence
@@ -63,6 +64,7 @@ from control_plane.core.scheduling.foresight import Foresight
 from control_plane.core.wakeups import LocalHints
 from control_plane.core.workflows.application import Workflows
 from control_plane.core.workflows.compiling import CompiledWorkflows
+from control_plane.limits import FAILING_IN_FLIGHT_MAX, SILENT_IN_FLIGHT_MAX
 from control_plane.policies import callback_policy, commit_policy, event_policy
 from control_plane.settings import ControlPlaneSettings
 from control_plane.version import VERSION
@@ -267,7 +269,15 @@ class ControlPlane:
         )
         callback_pump = OutboxPump(
             self.deliveries,
-            CallbackPublisher(self.stores.callbacks, http, over_grpc),
+            CallbackPublisher(
+                self.stores.callbacks,
+                http,
+                over_grpc,
+                self.deliveries,
+                EndpointLoads(
+                    self.clock, silent_max=SILENT_IN_FLIGHT_MAX, failing_max=FAILING_IN_FLIGHT_MAX
+                ),
+            ),
             self.callback_policy,
             self.clock,
             self.hints.callbacks,

@@ -5,7 +5,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from control_plane.limits import RETRY_AFTER_S_MAX
+from control_plane.limits import FAILING_RECHECK_S, RETRY_AFTER_S_MAX, SILENT_RECHECK_S
 from foundation.outbox.model import Dead, Delivered, Held, Outcome, Retry
 
 GONE: Final = 410
@@ -43,6 +43,16 @@ def outcome_of_status(
 def no_target() -> Outcome:
     """Return the outcome for a delivery whose application has no secret to sign with."""
     return Dead("the application has no callback secret: set its callback endpoint")
+
+
+def no_room(*, failing: bool) -> Outcome:
+    """Return the outcome for a delivery that its endpoint has no room for; it is not counted."""
+    if failing:
+        return Held(
+            "waits: the endpoint fails, and is tried by two deliveries at a time",
+            recheck_after_s=FAILING_RECHECK_S,
+        )
+    return Held("waits: the endpoint answers slowly", recheck_after_s=SILENT_RECHECK_S)
 
 
 def _retry_after_s(text: str | None, now: datetime) -> float | None:

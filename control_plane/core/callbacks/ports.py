@@ -24,3 +24,11 @@ class CallbackTransport(Protocol):
     async def deliver(self, target: CallbackTarget, event_id: str, body: bytes) -> Outcome:
         """Sign the body afresh, send it, and tell what came of it; never raises."""
         ...
+
+
+class HeldDeliveries(Protocol):
+    """Deliveries that wait for their endpoint."""
+
+    async def release(self, destination: str) -> int:
+        """Make the application's held deliveries due at once; return their number."""
+        ...

@@ -45,6 +45,13 @@ class Endpoint:
         self.changed.set()
         return status
 
+    async def until_tries(self, count: int) -> None:
+        """Wait until so many deliveries were tried."""
+        async with asyncio.timeout(30):
+            while self.tries < count:
+                self.changed.clear()
+                await self.changed.wait()
+
     async def until_count(self, count: int) -> list[dict[str, Any]]:
         """Wait until so many events were accepted; return all that were."""
         async with asyncio.timeout(30):
@@ -84,6 +91,28 @@ async def http_endpoint() -> AsyncIterator[Endpoint]:
         yield endpoint
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def silent_endpoint() -> AsyncIterator[Endpoint]:
+    """Take connections on loopback and never answer; tries are counted."""
+    endpoint = Endpoint()
+    ending = asyncio.Event()
+
+    async def keep(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        endpoint.tries += 1
+        endpoint.changed.set()
+        await ending.wait()
+        writer.close()
+
+    server = await asyncio.start_server(keep, "127.0.0.1", 0)
+    try:
+        port = server.sockets[0].getsockname()[1]
+        endpoint.url = f"http://127.0.0.1:{port}/callbacks"
+        yield endpoint
+    finally:
+        ending.set()
+        server.close()
 
 
 class _Callbacks(pb_grpc.CallbackServiceServicer):

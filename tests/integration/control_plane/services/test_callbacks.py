@@ -1,5 +1,12 @@
 """Callbacks of a whole replica to real endpoints: signed, in order, retried, switched off."""
 
+import asyncio
+
+from control_plane.limits import (
+    CALLBACK_TIMEOUT_S,
+    CALLBACKS_IN_FLIGHT_MAX,
+    SILENT_IN_FLIGHT_MAX,
+)
 from tdp.control.v1 import application_service_pb2 as application_pb
 from tdp.control.v1 import task_service_pb2 as pb
 from tests.fixtures.eventually import eventually
@@ -8,6 +15,7 @@ from tests.integration.control_plane.services.endpoint import (
     Endpoint,
     grpc_endpoint,
     http_endpoint,
+    silent_endpoint,
 )
 from tests.integration.control_plane.services.errors import task_request
 
@@ -110,3 +118,27 @@ async def test_a_dead_endpoint_holds_up_nobody_else(replica: Replica) -> None:
         await endpoint.until("execution.canceled")
 
     _check_story(endpoint, execution_id)
+
+
+async def test_an_endpoint_that_never_answers_delays_nobody(replica: Replica) -> None:
+    """F24: with more events for a silent endpoint than the relay takes, others arrive at once."""
+    async with http_endpoint() as endpoint, silent_endpoint() as silent:
+        await replica.publish()
+        _, stuck = await replica.register("stuck", callback_url=silent.url)
+        _, key = await replica.register("shop", callback_url=endpoint.url)
+        async with asyncio.TaskGroup() as group:
+            for number in range(CALLBACKS_IN_FLIGHT_MAX + 32):
+                request = task_request(f"stuck-{number}")
+                group.create_task(_create(replica, stuck, request), name=f"stuck-{number}")
+        await silent.until_tries(SILENT_IN_FLIGHT_MAX)
+        async with asyncio.timeout(CALLBACK_TIMEOUT_S / 2):
+            execution_id = await _canceled_task(replica, key, "alive")
+            await endpoint.until("execution.canceled")
+
+    _check_story(endpoint, execution_id)
+    # Those that failed meanwhile were followed by a few that look whether it is back.
+    assert silent.tries < 2 * SILENT_IN_FLIGHT_MAX
+
+
+async def _create(replica: Replica, key: Metadata, request: pb.CreateTaskRequest) -> None:
+    await replica.tasks.CreateTask(request, metadata=key)
