@@ -137,7 +137,7 @@ def _render_task(console: Console, task: task_pb2.Task, steps: Any, attempts: An
             status_style(enum_name(task_pb2.StepStatus.Name(step.status), "STEP_STATUS_")),
             f"{step.progress_percent} %",
             str(step.attempt_number),
-            last[0].node_id[-12:] if last else "–",
+            _where(step, last),
             str(last[0].lease_version) if last else "–",
             moment(step.complete_time),
         )
@@ -147,6 +147,13 @@ def _render_task(console: Console, task: task_pb2.Task, steps: Any, attempts: An
             lines = attempt.log_tail.rstrip().splitlines()[-_LOG_LINES_SHOWN:]
             console.print(f"The end of the log of {attempt.step_key}:")
             console.print("\n".join(f"  {plain(line)}" for line in lines), style="dim")
+
+
+def _where(step: task_pb2.Step, last: list[task_pb2.Attempt]) -> str:
+    """Say which node did the step's work, or that it was done in an earlier run."""
+    if step.reused_from_execution_id:
+        return "earlier run"
+    return last[0].node_id[-12:] if last else "–"
 
 
 def _belongs(attempt: task_pb2.Attempt, step: task_pb2.Step) -> bool:

@@ -13,6 +13,7 @@ from tdp.node.v1 import node_service_pb2 as node_pb
 from tests.integration.control_plane.replica import Replica
 from tests.integration.control_plane.services.following import create, ended, until
 from tests.integration.control_plane.services.worker import done, working
+from tools.cli.commands import task as tasks
 from tools.cli.commands import task_operations as commands
 
 FLOW = """
@@ -89,8 +90,10 @@ async def test_each_act_is_sent_and_answered(
         rerun = pb.RerunTaskRequest(idempotency_key="r", task_id=task_id, mode=mode)
         with pytest.raises(FailedPreconditionError, match="nothing is left to run"):
             await typed.json("RerunTask", rerun)
-        rerun.mode = pb.RERUN_MODE_FROM_SCRATCH
+        rerun.mode, rerun.step_key = pb.RERUN_MODE_FROM_STEP, "ask"
         second = await typed.json("RerunTask", rerun)
+        await tasks._get(task_id, as_json=False)
+        shown = capsys.readouterr().out
         canceled = await typed.text(
             "CancelTask", pb.CancelTaskRequest(idempotency_key="c", task_id=task_id)
         )
@@ -104,4 +107,5 @@ async def test_each_act_is_sent_and_answered(
     assert "nothing changed by this call" in replayed
     assert execution.output_json == "7"
     assert second["execution"]["run"] == 2
-    assert "run 2  CANCELING" in canceled
+    assert shown.count("earlier run") == 2, "a and b were taken over"
+    assert "run 2  CANCEL" in canceled

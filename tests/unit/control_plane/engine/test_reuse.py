@@ -50,8 +50,8 @@ def _run(flow: CompiledWorkflow, *failing: str, input_json: str = "{}") -> World
     return world
 
 
-def _rerun(before: World, reuse: Reuse) -> World:
-    """Begin the next run as the store would, and run it to its end."""
+def begun(before: World, reuse: Reuse) -> World:
+    """Begin the next run as the store would."""
     plan = plan_reuse(
         before.workflow,
         {ref: one.status for ref, one in before.facts.steps.items()},
@@ -69,6 +69,12 @@ def _rerun(before: World, reuse: Reuse) -> World:
         steps[ref] = StepFacts(ref, input_json=before.facts.steps[ref].input_json)
     steps |= {ref: StepFacts(ref) for ref in plan.items}
     after.facts = replace(after.facts, steps=steps)
+    return after
+
+
+def _rerun(before: World, reuse: Reuse) -> World:
+    """Begin the next run, and run it to its end."""
+    after = begun(before, reuse)
     after.wake()
     while ready := after.dispatchable():
         for ref in ready:
