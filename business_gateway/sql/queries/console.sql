@@ -25,7 +25,7 @@ select
     event_id::text as event_id, order_id::text as order_id, execution_id::text as execution_id, run, sequence, type, platform_status,
     progress_percent, source, effect, arrivals, received_at
 from callback_inbox
-where $1::uuid is null or event_id < $1::uuid
+where event_id < coalesce($1::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
 order by event_id desc
 limit $2;
 

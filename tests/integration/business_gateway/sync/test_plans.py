@@ -27,7 +27,7 @@ insert into callback_inbox (
     event_id, order_id, task_id, execution_id, run, sequence, type, envelope, source, effect,
     order_version
 )
-select gen_random_uuid(), order_id, task_id, execution_id, 1, n, 'execution.progress', '{}',
+select uuidv7(), order_id, task_id, execution_id, 1, n, 'execution.progress', '{}',
     'CALLBACK', 'PROJECTED', n
 from orders, generate_series(1, 2) as n
 where status = 'COMPLETED'
