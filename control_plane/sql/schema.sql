@@ -58,7 +58,7 @@ CREATE TABLE public.tasks (
     CONSTRAINT tasks_priority_check CHECK (((priority >= '-100'::integer) AND (priority <= 100)))
 );
 
-CREATE FUNCTION public.fitting_tasks(owner_id uuid, before_id uuid, from_id uuid, statuses text[], live_only boolean, workflows text[], external_refs text[], wanted_labels jsonb, created_from timestamp with time zone, created_before timestamp with time zone, completed_from timestamp with time zone, completed_before timestamp with time zone) RETURNS TABLE(task_id uuid, execution_id uuid, run integer, status text)
+CREATE FUNCTION public.fitting_tasks(owner_id uuid, before_id uuid, from_id uuid, statuses text[], liveness integer, workflows text[], external_refs text[], wanted_labels jsonb, created_from timestamp with time zone, created_before timestamp with time zone, completed_from timestamp with time zone, completed_before timestamp with time zone) RETURNS TABLE(task_id uuid, execution_id uuid, run integer, status text)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT task.task_id,
@@ -67,7 +67,7 @@ CREATE FUNCTION public.fitting_tasks(owner_id uuid, before_id uuid, from_id uuid
      execution.status
     FROM (public.tasks task
       JOIN public.executions execution ON (((execution.task_id = task.task_id) AND (execution.run = task.current_run))))
-   WHERE (((fitting_tasks.owner_id IS NULL) OR (task.application_id = fitting_tasks.owner_id)) AND ((fitting_tasks.before_id IS NULL) OR (task.task_id < fitting_tasks.before_id)) AND ((fitting_tasks.before_id IS NULL) OR (execution.task_id < fitting_tasks.before_id)) AND ((fitting_tasks.from_id IS NULL) OR (task.task_id >= fitting_tasks.from_id)) AND ((fitting_tasks.from_id IS NULL) OR (execution.task_id >= fitting_tasks.from_id)) AND ((fitting_tasks.statuses IS NULL) OR (execution.status = ANY (fitting_tasks.statuses))) AND ((fitting_tasks.statuses IS NULL) OR (fitting_tasks.owner_id IS NULL) OR (execution.application_id = fitting_tasks.owner_id)) AND ((NOT fitting_tasks.live_only) OR (execution.completed_at IS NULL)) AND ((fitting_tasks.workflows IS NULL) OR (task.workflow_name = ANY (fitting_tasks.workflows))) AND ((fitting_tasks.external_refs IS NULL) OR (task.external_ref = ANY (fitting_tasks.external_refs))) AND ((fitting_tasks.wanted_labels = '{}'::jsonb) OR ((task.labels <> '{}'::jsonb) AND (task.labels @> fitting_tasks.wanted_labels))) AND ((fitting_tasks.created_from IS NULL) OR (task.created_at >= fitting_tasks.created_from)) AND ((fitting_tasks.created_before IS NULL) OR (task.created_at < fitting_tasks.created_before)) AND ((fitting_tasks.completed_from IS NULL) OR (execution.completed_at >= fitting_tasks.completed_from)) AND ((fitting_tasks.completed_before IS NULL) OR (execution.completed_at < fitting_tasks.completed_before)));
+   WHERE (((fitting_tasks.owner_id IS NULL) OR (task.application_id = fitting_tasks.owner_id)) AND ((fitting_tasks.before_id IS NULL) OR (task.task_id < fitting_tasks.before_id)) AND ((fitting_tasks.before_id IS NULL) OR (execution.task_id < fitting_tasks.before_id)) AND ((fitting_tasks.from_id IS NULL) OR (task.task_id >= fitting_tasks.from_id)) AND ((fitting_tasks.from_id IS NULL) OR (execution.task_id >= fitting_tasks.from_id)) AND ((fitting_tasks.statuses IS NULL) OR (execution.status = ANY (fitting_tasks.statuses))) AND ((fitting_tasks.statuses IS NULL) OR (fitting_tasks.owner_id IS NULL) OR (execution.application_id = fitting_tasks.owner_id)) AND ((fitting_tasks.liveness = 0) OR (execution.completed_at IS NULL)) AND ((fitting_tasks.liveness <> 2) OR (execution.quarantined_at IS NOT NULL)) AND ((fitting_tasks.workflows IS NULL) OR (task.workflow_name = ANY (fitting_tasks.workflows))) AND ((fitting_tasks.external_refs IS NULL) OR (task.external_ref = ANY (fitting_tasks.external_refs))) AND ((fitting_tasks.wanted_labels = '{}'::jsonb) OR ((task.labels <> '{}'::jsonb) AND (task.labels @> fitting_tasks.wanted_labels))) AND ((fitting_tasks.created_from IS NULL) OR (task.created_at >= fitting_tasks.created_from)) AND ((fitting_tasks.created_before IS NULL) OR (task.created_at < fitting_tasks.created_before)) AND ((fitting_tasks.completed_from IS NULL) OR (execution.completed_at >= fitting_tasks.completed_from)) AND ((fitting_tasks.completed_before IS NULL) OR (execution.completed_at < fitting_tasks.completed_before)));
 END;
 
 CREATE FUNCTION public.id_at(moment timestamp with time zone) RETURNS uuid
@@ -831,6 +831,8 @@ CREATE INDEX executions_limited ON public.executions USING btree (waits_for, wai
 CREATE INDEX executions_live ON public.executions USING btree (created_at) WHERE (completed_at IS NULL);
 
 CREATE INDEX executions_not_succeeded ON public.executions USING btree (task_id DESC, application_id, status) WHERE (status <> 'SUCCEEDED'::text);
+
+CREATE INDEX executions_quarantined ON public.executions USING btree (task_id) WHERE ((completed_at IS NULL) AND (quarantined_at IS NOT NULL));
 
 CREATE INDEX executions_queued ON public.executions USING btree (application_id) WHERE (status = ANY (ARRAY['CREATED'::text, 'QUEUED'::text]));
 

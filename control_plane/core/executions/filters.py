@@ -27,11 +27,14 @@ _MOMENT: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
 _LABEL: Final = "labels."
-_FIELDS: Final = "use status, workflow, external_ref, create_time, complete_time or labels.<key>"
+_FIELDS: Final = (
+    "use status, workflow, external_ref, quarantined, create_time, complete_time or labels.<key>"
+)
 _OPERATORS: Final = {
     "status": {"=", "!="},
     "workflow": {"="},
     "external_ref": {"="},
+    "quarantined": {"="},
     "create_time": {"<", "<=", ">", ">="},
     "complete_time": {"<", "<=", ">", ">="},
     _LABEL: {"="},
@@ -72,6 +75,8 @@ class TaskFilter:
     labels: tuple[tuple[str, str], ...] = ()
     created: Period = Period()
     completed: Period = Period()
+    # Only executions that were set aside, because their advances kept failing.
+    quarantined_only: bool = False
 
     @property
     def live_only(self) -> bool:
@@ -133,6 +138,10 @@ def _narrowed(found: TaskFilter, alternatives: Sequence[_Comparison]) -> TaskFil
             return replace(found, workflows=values)
         case "external_ref":
             return replace(found, external_refs=values)
+        case "quarantined":
+            if values != {"true"}:
+                raise _invalid("compares quarantined with something else: use quarantined = true")
+            return replace(found, quarantined_only=True)
         case "create_time":
             return replace(found, created=found.created.within(*_bounds(first)))
         case "complete_time":

@@ -160,6 +160,7 @@ create index executions_live on executions (created_at) where completed_at is nu
 create index executions_not_succeeded on executions (task_id desc, application_id, status)
     where status <> 'SUCCEEDED';
 create index executions_limited on executions (waits_for, waits_rank) where waits_for is not null and status = 'CREATED';
+create index executions_quarantined on executions (task_id) where completed_at is null and quarantined_at is not null;
 create index executions_completed on executions (completed_at) where completed_at is not null;
 
 create table execution_events (
@@ -864,10 +865,11 @@ select
 from executions as execution;
 
 -- The tasks, with their current executions, that fit a filter; null asks for nothing, and so do empty
--- labels. It is a text to be planned within its statement. The two tables are joined by run, not by
+-- labels. Liveness is 0 for all, 1 for what is live, 2 for what is
+-- live and quarantined. It is a text to be planned within its statement. The two tables are joined by run, not by
 -- the execution's id: only so does the planner know that either one's order by task_id is the page's.
 create function fitting_tasks(
-    owner_id uuid, before_id uuid, from_id uuid, statuses text[], live_only boolean,
+    owner_id uuid, before_id uuid, from_id uuid, statuses text[], liveness integer,
     workflows text[], external_refs text[], wanted_labels jsonb,
     created_from timestamptz, created_before timestamptz,
     completed_from timestamptz, completed_before timestamptz
@@ -886,7 +888,8 @@ begin atomic
         and (from_id is null or execution.task_id >= from_id)
         and (statuses is null or execution.status = any (statuses))
         and (statuses is null or owner_id is null or execution.application_id = owner_id)
-        and (not live_only or execution.completed_at is null)
+        and (liveness = 0 or execution.completed_at is null)
+        and (liveness <> 2 or execution.quarantined_at is not null)
         and (workflows is null or task.workflow_name = any (workflows))
         and (external_refs is null or task.external_ref = any (external_refs))
         and (wanted_labels = '{}' or (task.labels <> '{}' and task.labels @> wanted_labels))

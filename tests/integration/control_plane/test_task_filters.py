@@ -31,6 +31,7 @@ FILTERS: Final = (
     'complete_time >= "2026-01-01T02:00:00.5Z" AND complete_time < "2026-01-01T02:04:00Z"',
     'complete_time < "2026-01-01T00:10:00Z" AND status = SUCCEEDED',
     "status = FAILED AND status != FAILED",
+    "quarantined = true",
 )
 
 
@@ -45,7 +46,8 @@ def _fits(n: int, count: int, wanted: TaskFilter) -> bool:
     first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
     ended = wanted.completed
     return (
-        (wanted.statuses is None or status in wanted.statuses)
+        not wanted.quarantined_only
+        and (wanted.statuses is None or status in wanted.statuses)
         and (wanted.workflows is None or ("rare" if rest == 9 else "usual") in wanted.workflows)
         and (wanted.external_refs is None or f"order-{n}" in wanted.external_refs)
         and set(wanted.labels) <= labels

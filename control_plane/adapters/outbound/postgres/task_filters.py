@@ -30,7 +30,7 @@ def fitting_arguments(
         min(befores, default=None),
         None if start is None else _first_id_of(start - _CLOCKS_APART_MAX),
         _array(wanted.statuses),
-        wanted.live_only,
+        _liveness(wanted),
         _array(wanted.workflows),
         _array(wanted.external_refs),
         json.dumps(dict(wanted.labels)),
@@ -39,6 +39,11 @@ def fitting_arguments(
         wanted.completed.start,
         wanted.completed.end,
     )
+
+
+def _liveness(wanted: TaskFilter) -> int:
+    """Return 0 for all, 1 for what is live, 2 for what is live and quarantined."""
+    return 2 if wanted.quarantined_only else int(wanted.live_only)
 
 
 def _array(values: Iterable[str] | None) -> list[str] | None:

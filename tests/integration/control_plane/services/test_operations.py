@@ -388,12 +388,22 @@ async def test_an_execution_that_was_set_aside_is_tried_again_when_resumed(
     shown = await replica.tasks.GetExecution(
         pb.GetExecutionRequest(execution_id=made.execution_id), metadata=key
     )
+    only = pb.ListTasksRequest(filter="quarantined = true")
+    listed = await replica.tasks.ListTasks(only, metadata=key)
     await replica.tasks.ResumeExecution(
-        pb.ResumeExecutionRequest(idempotency_key="r", execution_id=made.execution_id),
+        pb.ResumeExecutionRequest(
+            idempotency_key="r", execution_id=made.execution_id, reason="mended"
+        ),
         metadata=key,
     )
+    released = await replica.tasks.ListTasks(only, metadata=key)
     async with working(replica):
         execution = await ended(replica, made.execution_id, key)
+    ((actor, detail),) = await told(replica, made.execution_id, "execution.resumed")
+    assert [one.task_id for one in listed.tasks] == [made.task_id]
+    assert not released.tasks
+    assert actor.startswith("application:")
+    assert detail == {"reason": "mended"}
     assert "Resume it" in shown.execution.waiting_for
     assert execution.status == task_pb2.EXECUTION_STATUS_SUCCEEDED
 

@@ -75,6 +75,7 @@ def test_only_states_that_end_later_are_live() -> None:
     assert parse_filter("status = RUNNING OR status = QUEUED").live_only
     assert not parse_filter("status = RUNNING OR status = FAILED").live_only
     assert not parse_filter("").live_only
+    assert parse_filter("quarantined = true").quarantined_only
 
 
 @pytest.mark.parametrize(
@@ -88,6 +89,7 @@ def test_only_states_that_end_later_are_live() -> None:
         ("(status = RUNNING AND workflow = a)", r"expects \) at character 19"),
         ("status = RUNNING AND", "at character 21"),
         ("color = red", "color"),
+        ("quarantined = false", "quarantined = true"),
         ("labels. = red", "labels"),
         ("status = FLYING", "FLYING"),
         ("status > FAILED", "status by >"),

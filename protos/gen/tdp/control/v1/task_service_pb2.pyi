@@ -305,7 +305,8 @@ class ListTasksRequest(_message.Message):
     filter: _builtins.str
     """A part of AIP-160, at most 1,000 characters; empty means all. Comparisons are joined by AND; values of
     one field may be joined by OR, which binds tighter, with or without brackets. status (of the current
-    execution) takes = and !=; workflow, external_ref and labels.<key> take =; create_time (of the task) and
+    execution) takes = and !=; workflow, external_ref and labels.<key> take =; quarantined = true finds what was
+    set aside because its advances kept failing (ResumeExecution releases it); create_time (of the task) and
     complete_time (of the current execution) take <, <=, > and >= with RFC 3339 times. Example:
     (status = "FAILED" OR status = "TIMED_OUT") AND workflow = "image-pipeline" AND labels.team = "a"
     AND complete_time >= "2026-01-31T09:30:00Z".
