@@ -12,13 +12,19 @@ import pytest
 
 from tests.browser.backstage import Backstage
 from tests.browser.console import Console
-from tools.dev_stack.platform import Platform, PlatformConfig, running_platform
+from tools.dev_stack.platform import (
+    WORKFLOWS_FOLDER,
+    Platform,
+    PlatformConfig,
+    running_platform,
+)
 from tools.dev_stack.platform_profiles import TEST
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
 
 PATIENCE_MS = 30_000
+APPROVED_CLEAN = Path(__file__).with_name("approved-clean.yaml")
 
 
 @pytest.fixture(scope="session")
@@ -30,8 +36,15 @@ def backstage() -> Iterator[Backstage]:
 
 @pytest.fixture(scope="session")
 def platform(tmp_path_factory: pytest.TempPathFactory, backstage: Backstage) -> Iterator[Platform]:
-    """One control plane, one gateway and two agents."""
-    running = running_platform(PlatformConfig(tmp_path_factory.mktemp("platform"), profile=TEST))
+    """One control plane, two gateways and two agents; the second gateway's orders are approved."""
+    config = PlatformConfig(
+        tmp_path_factory.mktemp("platform"),
+        profile=TEST,
+        gateways=2,
+        variables={"gateway-2": {"TDP_GATEWAY_CLEAN_WORKFLOW": "approved-clean@1"}},
+        workflow_files=(*sorted(WORKFLOWS_FOLDER.glob("*.yaml")), APPROVED_CLEAN),
+    )
+    running = running_platform(config)
     yield backstage.run(running.__aenter__())
     backstage.run(running.__aexit__(None, None, None))
 

@@ -22,6 +22,7 @@ class Console:
     def __init__(self, page: Page, platform: Platform) -> None:
         self.page = page
         self.platform = platform
+        self.gateway = 1
         self.connection = connection_of(platform)
         self.complaints: list[str] = []
         page.on("console", self._listen)
@@ -29,7 +30,7 @@ class Console:
 
     def open(self, path: str = "/") -> None:
         """Load a path of the page anew."""
-        self.page.goto(f"{self.platform.gateway_url()}/console{path}")
+        self.page.goto(f"{self.platform.gateway_url(self.gateway)}/console{path}")
 
     def sign_in(self) -> None:
         """Sign in as a client."""
@@ -80,11 +81,12 @@ class Console:
             [method, path, body],
         )
 
-    def grave_violations(self) -> list[str]:
-        """What axe-core finds on the page as it is now, one line each."""
+    def grave_violations(self, *rules: str) -> list[str]:
+        """What axe-core finds on the page as it is now, one line each; by all rules or these."""
         from axe_playwright_python.sync_playwright import Axe
 
-        found = Axe().run(self.page).response["violations"]
+        options = {"runOnly": {"type": "rule", "values": list(rules)}} if rules else {}
+        found = Axe().run(self.page, options=options).response["violations"]
         return [
             f"{one['id']}: {[node['html'][:160] for node in one['nodes']]}"
             for one in found

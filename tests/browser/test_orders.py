@@ -43,7 +43,7 @@ def test_an_uploaded_archive_completes_before_the_eyes_and_is_downloaded(
     assert lanes.count() >= 10, "every hop has left a durable commit"
     picture = console.page.locator(".tile img").first
     picture.scroll_into_view_if_needed()
-    console.page.wait_for_function("document.querySelector('.tile img')?.naturalWidth > 0")
+    assert picture.evaluate("async (img) => { await img.decode(); return img.naturalWidth; }") > 0
     console.page.get_by_role("button", name=re.compile("^watermark: succeeded")).click()
     console.page.get_by_role("button", name="watermark ×").wait_for()
 
@@ -132,4 +132,21 @@ def test_an_order_is_cancelled_and_run_again_after_asking(console: Console) -> N
     dialog.get_by_label("Why").fill("for the test")
     dialog.get_by_role("button", name="Yes, run again").click()
     console.sees("run 2")
+    console.sees("Every result is committed and verified.")
+
+
+def test_an_operator_approves_a_step_and_the_order_goes_on(console: Console) -> None:
+    """The order waits for an approval and says so; approved on its graph, it completes."""
+    console.gateway = 2
+    console.open()
+    console.sign_in()
+    console.open("/nodes")
+    console.add_operator()
+    console.place("reviewed.zip", tiny_zip())
+    console.sees("It waits for an approval.")
+    console.page.get_by_role("button", name=re.compile("^review: waits for approval")).click()
+    console.button("Approve").click()
+    dialog = console.page.get_by_role("dialog")
+    dialog.get_by_label("Why").fill("looks good")
+    dialog.get_by_role("button", name="Yes, approve").click()
     console.sees("Every result is committed and verified.")

@@ -31,7 +31,9 @@ def test_no_page_has_a_grave_fault_in_any_theme_and_all_are_pictured(
     def look(name: str) -> None:
         for scheme in SCHEMES:
             console.page.emulate_media(color_scheme=scheme)
-            found.extend(f"{name}, {scheme}: {one}" for one in console.grave_violations())
+            # The other theme has the same structure and other colours.
+            rules = () if scheme == "light" else ("color-contrast",)
+            found.extend(f"{name}, {scheme}: {one}" for one in console.grave_violations(*rules))
             console.page.screenshot(path=screenshots / f"{name}-{scheme}.png", full_page=True)
 
     look("sign-in")
@@ -120,12 +122,18 @@ def test_an_operator_drains_a_node_and_gives_it_back(console: Console) -> None:
 
 
 def test_a_client_is_asked_for_an_operator_s_key(console: Console) -> None:
-    """Nothing of the platform is shown to a client; a wrong key is refused in words."""
+    """Nothing of the platform is shown to a client; other keys are refused in words.
+
+    Among them an application's own at the control plane: it is good there, for its own tasks.
+    """
     console.sign_in()
-    console.open("/nodes")
-    console.page.get_by_label("Key").fill("tdp_key_wrong")
-    console.button("Add the key").click()
-    console.sees("neither an API key of the gateway nor an operator's key")
+    for key in ("tdp_key_wrong", console.platform._state.secrets.submit_key):
+        console.open("/nodes")
+        console.page.get_by_label("Key").fill(key)
+        console.button("Add the key").click()
+        console.sees("neither an API key of the gateway nor an operator's key")
+        assert console.page.locator("table").count() == 0
+    # The browser itself notes each answer 401.
     console.complaints.clear()
 
 

@@ -137,7 +137,8 @@ def session_router(
         session = session_of(request, sessions) or sessions.begin()
         if is_client_key(body.key, key_hashes):
             session = sessions.with_client(session, hash_token(body.key))
-        elif await desk.is_operator(body.key):
+        # A header of a request cannot carry anything else.
+        elif body.key.isascii() and body.key.isprintable() and await desk.is_operator(body.key):
             session = sessions.with_operator(session, body.key)
         else:
             raise CredentialRefusedError(

@@ -37,9 +37,16 @@ function judgeExecution({ order, ladder, platform }) {
   return ["wait", t("banner.waiting"), execution.waiting_for || ladder.verdict, t("banner.move.platform")];
 }
 
+/** The last durable rung before the first that is missing: so far nothing can be lost. */
+function front(rungs) {
+  const missing = rungs.findIndex((rung) => !["DURABLE", "NOT_APPLICABLE"].includes(rung.state));
+  const reached = missing < 0 ? rungs : rungs.slice(0, missing);
+  return reached.filter((rung) => rung.state === "DURABLE").at(-1);
+}
+
 export function Banner(data) {
   const [tone, head, text, move] = judge(data);
-  const safe = [...data.ladder.rungs].reverse().find((rung) => rung.state === "DURABLE");
+  const safe = front(data.ladder.rungs);
   return html`<section class="banner ${tone}" aria-live=${isUnderWay(data.order) ? "polite" : "off"}>
     <p><strong>${head}</strong> ${text} <span class="banner-move">${move}</span></p>
     ${safe && html`<p class="banner-safe">${t("banner.safe", { title: t(`hop.${safe.hop}`), hop: safe.hop, store: safe.store })}</p>`}

@@ -6,21 +6,21 @@ const ENDED = ["COMPLETED", "NEEDS_ATTENTION", "CANCELED"];
 
 /**
  * Returns the lanes of an order, one a rung: `bars` {from, to, tone, label, waiting}, `dots`, and
- * `ms`, how long it took. `words` names what a bar waits for.
+ * `ms`, the length of the bars. `words` names what a bar waits for.
  */
 export function lanesOf({ order, ladder, platform, nowMs, words }) {
   const begin = beginOf(order, platform);
   const isOver = ENDED.includes(order.status);
   const context = { order, platform, nowMs, words, begin, isOver, rungs: Object.fromEntries(ladder.rungs.map((one) => [one.hop, one])) };
+  const standing = ladder.rungs.find((one) => one.state === "CURRENT");
   return ladder.rungs.map((rung) => {
     const { bars, dots } = LANES[rung.hop](rung, context);
     const kept = dots.filter((one) => one != null);
-    if (rung.state === "CURRENT" && !isOver && !bars.some((one) => one.to >= nowMs))
+    if (rung === standing && !isOver && !bars.some((one) => one.to >= nowMs))
       bars.push({ from: lastOf(kept, bars) ?? frontOf(ladder, begin), to: nowMs, waiting: true, label: words.here });
-    const ends = [...bars.map((one) => one.to), ...kept];
-    const starts = [...bars.map((one) => one.from), ...kept];
-    const ms = ends.length && bars.length ? Math.max(...ends) - Math.min(...starts) : null;
-    return { rung, bars: bars.filter((one) => one.to >= one.from), dots: kept, ms };
+    const drawn = bars.filter((one) => one.to >= one.from);
+    const ms = drawn.length ? drawn.reduce((sum, one) => sum + one.to - one.from, 0) : null;
+    return { rung, bars: drawn, dots: kept, ms };
   });
 }
 

@@ -114,9 +114,10 @@ async def test_signing_out_forgets_the_session(client: Client, tab: Tab) -> None
 
 
 async def test_a_key_of_nobody_is_refused(tab: Tab) -> None:
-    """Neither a client's nor an operator's: 401, and no cookie."""
-    status, problem = await tab.sign_in("tdp_key_unheard-of")
-    assert (status, problem["reason"]) == (401, "CREDENTIAL_REFUSED")
+    """Neither a client's nor an operator's: 401, and no cookie; nor is a strange text one."""
+    for key in ("tdp_key_unheard-of", "é", "a\nb"):
+        status, problem = await tab.sign_in(key)
+        assert (status, problem["reason"]) == (401, "CREDENTIAL_REFUSED"), key
     assert not tab.cookie
 
 
