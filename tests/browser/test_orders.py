@@ -80,6 +80,8 @@ def test_without_agents_the_banner_says_what_is_waited_for_and_goes_on_by_itself
 ) -> None:
     """Agents die: the order waits and says for what; one comes back: it completes, no reload."""
     console.sign_in()
+    console.open("/nodes")
+    console.add_operator()
     agents = console.platform.agents
     for agent in agents:
         backstage.run(agent.stop())
@@ -87,6 +89,10 @@ def test_without_agents_the_banner_says_what_is_waited_for_and_goes_on_by_itself
         console.place("waiting.zip", tiny_zip())
         console.sees("Not stuck: it waits.")
         console.page.locator(".lane-bar.waiting").first.wait_for()
+        console.page.get_by_role("button", name=re.compile("^clean: ready")).click()
+        console.button("Why not yet?").click()
+        console.page.get_by_role("dialog").get_by_text("agent-1").wait_for()
+        console.page.keyboard.press("Escape")
         console.page.evaluate("window.isTheSamePage = true")
     finally:
         for agent in agents:

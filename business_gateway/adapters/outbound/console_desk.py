@@ -29,22 +29,16 @@ from tdp.control.v1 import (
 )
 
 OFFERED: Final[Mapping[str, frozenset[str]]] = {
-    "ApplicationService": frozenset({"GetApplication", "ListApplications"}),
+    "ApplicationService": frozenset({"ListApplications"}),
     "NodeAdminService": frozenset({"CordonNode", "DrainNode", "ListNodes", "UncordonNode"}),
     "ScheduleService": frozenset(
         {"ListSchedules", "PauseSchedule", "ResumeSchedule", "TriggerSchedule"}
     ),
-    "SystemService": frozenset({"GetConservation", "GetServerInfo"}),
+    "SystemService": frozenset({"GetConservation"}),
     "TaskService": frozenset(
         {
-            "CancelTask",
             "ExplainScheduling",
-            "GetTask",
-            "ListAttempts",
             "ListCallbacks",
-            "ListSteps",
-            "ListTasks",
-            "ListTimeline",
             "PauseExecution",
             "RedeliverCallbacks",
             "RerunTask",

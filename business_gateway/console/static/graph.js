@@ -1,11 +1,11 @@
 // The workflow as a graph: laid out by dagre, drawn by hand. A step is chosen to filter the events.
-import { html, useMemo } from "./html.js";
+import { html, useMemo, useState } from "./html.js";
 import { Graph as Net, layout } from "dagre";
-import { session } from "./api.js";
+import { rpc, session } from "./api.js";
 import { ask } from "./actions.js";
 import { at, stepsByKey } from "./facts.js";
 import { duration, t, word } from "./i18n.js";
-import { now } from "./ui.js";
+import { Dialog, now } from "./ui.js";
 
 const WIDTH = 188;
 const HEIGHT = 56;
@@ -78,6 +78,26 @@ function Node({ step, place, chosen, choose }) {
 
 const clip = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
+/** Why a step is on no node yet, node by node; asked for, since the answer is costly. */
+function Explanation({ execution, step }) {
+  const [found, setFound] = useState(null);
+  const show = async () => {
+    const body = { execution_id: execution.execution_id, step_key: step.key, item_index: step.own.item_index };
+    try {
+      setFound(await rpc("TaskService/ExplainScheduling", body));
+    } catch (error) {
+      setFound({ summary: error.message, nodes: [] });
+    }
+  };
+  return html`<button type="button" class="button" onClick=${show}>${t("graph.explain")}</button>
+    ${found && html`<${Dialog} title=${t("graph.explain.title", { name: step.key })} onClose=${() => setFound(null)}
+      footer=${html`<span class="spring" /><button type="button" class="button" onClick=${() => setFound(null)}>${t("close")}</button>`}>
+      <p>${found.summary}</p>
+      <ul class="balance">${found.nodes.map((one) => html`<li key=${one.node_id}><span>${one.node_name}</span>
+        <span class="sub">${one.qualified ? t("graph.explain.fits") : one.reasons.join("; ")}</span></li>`)}</ul>
+    </${Dialog}>`}`;
+}
+
 function StepActs({ step, order, platform, reload, choose }) {
   const execution = platform.task.current_execution;
   const own = step.own;
@@ -103,6 +123,7 @@ function StepActs({ step, order, platform, reload, choose }) {
         <button type="button" class="button" onClick=${() => act("reject", "SignalStep", { approved: false }, true)}>${t("graph.reject")}</button>`}
       ${mayAct && ["PENDING", "READY", "WAITING"].includes(step.status) && !isOver &&
         html`<button type="button" class="button" onClick=${() => act("skip", "SkipStep", {}, true)}>${t("graph.skip")}</button>`}
+      ${mayAct && step.status === "READY" && html`<${Explanation} execution=${execution} step=${step} />`}
       ${mayAct && isOver && html`<button type="button" class="button" onClick=${retry}>${t("graph.retry")}</button>`}
       <button type="button" class="button quiet" onClick=${() => choose("")}>${t("graph.all")}</button>
     </div>
