@@ -134,7 +134,10 @@ class _Contract:
         places = [self._stage.place(output, attempt_number=number) for number in (1, 2)]
         async with asyncio.TaskGroup() as group:
             runs = [
-                group.create_task(self._stage.perform(self._given, place), name=place.attempt)
+                group.create_task(
+                    self._stage.perform(self._given, place, aside=place is places[1]),
+                    name=place.attempt,
+                )
                 for place in places
             ]
         return [("twice at once", run.result()) for run in runs]

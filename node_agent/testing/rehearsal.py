@@ -79,14 +79,11 @@ class Stage:
         self._folder = folder
         self._clock = clock or SystemClock()
         key = self.capability.name, self.capability.version
-        self._host = ProcessHost(
-            {key: loaded},
-            ProcessHostConfig(
-                slot_count=2,
-                stop_grace_s=STOP_GRACE_S,
-                transfers=TransferConfig(file_grants=True),
-            ),
+        config = ProcessHostConfig(
+            slot_count=1, stop_grace_s=STOP_GRACE_S, transfers=TransferConfig(file_grants=True)
         )
+        # The second one is for what runs at the same time; it starts a child only if it is used.
+        self._hosts = tuple(ProcessHost({key: loaded}, config) for _ in range(2))
         self._place_count = 0
 
     async def __aenter__(self) -> Self:
@@ -95,7 +92,8 @@ class Stage:
 
     async def __aexit__(self, *_: object) -> None:
         """End the children."""
-        await self._host.stop()
+        for host in self._hosts:
+            await host.stop()
 
     def place(self, output: Path | None = None, attempt_number: int = 1) -> Place:
         """Make the place of a new attempt, with a new folder for artifacts if none is given."""
@@ -106,9 +104,21 @@ class Stage:
         return Place(work_folder, output or self._folder / f"{name}-out", name, attempt_number)
 
     async def perform(
-        self, given: Given, place: Place, disturbance: Disturbance | None = None
+        self,
+        given: Given,
+        place: Place,
+        disturbance: Disturbance | None = None,
+        *,
+        aside: bool = False,
     ) -> Performance:
-        """Run one attempt to its end, or to the blow."""
+        """Run one attempt to its end, or to the blow; `aside` where another one runs meanwhile.
+
+        Raises ChildStartError if no child comes up.
+        """
+        host = self._hosts[aside]
+        if disturbance is not None:
+            # Times count from the work's start, not from that of a child.
+            await host.start()
         act = _Act(disturbance, self._clock)
         services = StagedServices(given.files, place.output, act.after_call)
         order = local_order(
@@ -119,16 +129,16 @@ class Stage:
             attempt_number=place.attempt_number,
             checkpoint_json=place.checkpoint_json,
         )
-        outcome = await self._run(order, services, act)
+        outcome = await self._run(host, order, services, act)
         hashes = {path: one.sha256.hex() for path, one in sorted(services.artifacts.items())}
         return Performance(outcome, act.calls, services.checkpoints, hashes, act.ending_s())
 
-    async def _run(self, order: RunOrder, services: StagedServices, act: "_Act") -> Outcome | None:
+    async def _run(
+        self, host: ProcessHost, order: RunOrder, services: StagedServices, act: "_Act"
+    ) -> Outcome | None:
         with act.on_time():
             async with asyncio.TaskGroup() as group:
-                work = group.create_task(
-                    self._host.run(order, services, act.stop), name=order.attempt_id
-                )
+                work = group.create_task(host.run(order, services, act.stop), name=order.attempt_id)
                 death = group.create_task(act.killed.wait(), name=f"death of {order.attempt_id}")
                 await asyncio.wait({work, death}, return_when=asyncio.FIRST_COMPLETED)
                 death.cancel()

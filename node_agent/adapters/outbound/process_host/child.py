@@ -21,7 +21,7 @@ from node_agent.adapters.outbound.process_host.memory import (
 from node_agent.adapters.outbound.process_host.messages import order_from, outcome_document
 from node_agent.adapters.outbound.process_host.remote_services import RemoteServices
 from node_agent.adapters.outbound.transfers import HttpTransfers, TransferConfig
-from node_agent.core.execution.ports import Outcome, RunOrder, Usage
+from node_agent.core.execution.ports import Outcome, RunOrder, Stopped, Usage
 from node_agent.sdk.context import Context, Surroundings
 from node_agent.sdk.discovery import CapabilityKey, LoadedCapability, load_capabilities
 from node_agent.sdk.running import execute
@@ -46,6 +46,7 @@ class _Child:
         self._services = RemoteServices(frames)
         self._context: Context | None = None
         self._work: asyncio.Task[Outcome] | None = None
+        self._stop_asked = False
 
     async def serve(self) -> None:
         """Do what the agent says until it closes the connection."""
@@ -53,6 +54,7 @@ class _Child:
         while (message := await self._frames.read()) is not None:
             match message["kind"]:
                 case "run":
+                    self._stop_asked = False
                     order = order_from(message["order"])
                     self._group.create_task(
                         self._attempt(order), name=f"attempt {order.attempt_id}"
@@ -63,6 +65,8 @@ class _Child:
                     self._stop()
 
     def _stop(self) -> None:
+        # It may come before the work has begun, which then does not begin.
+        self._stop_asked = True
         if self._context is not None and self._work is not None:
             self._context.cancel()
             self._work.cancel()
@@ -86,13 +90,17 @@ class _Child:
         surroundings = Surroundings(
             self._services, self._transfers, SystemClock(), self._services.alive
         )
+        if self._stop_asked:
+            return Stopped(Usage())
         self._context = Context(order, surroundings)
         capability = self._capabilities[order.capability, order.capability_version].capability
         async with asyncio.TaskGroup() as group:
             self._work = group.create_task(
                 execute(capability, self._context, order.input_json), name="work"
             )
-            outcome = await self._work
+            await asyncio.wait([self._work])
+        # Work that is cancelled before its first step has no outcome of its own.
+        outcome = Stopped(Usage()) if self._work.cancelled() else self._work.result()
         self._context = self._work = None
         return outcome
 
