@@ -880,7 +880,7 @@ CREATE INDEX scheduling_requests_limited ON public.scheduling_requests USING btr
 
 CREATE INDEX scheduling_requests_never ON public.scheduling_requests USING btree (created_at) WHERE ((status = 'PENDING'::text) AND never_satisfiable);
 
-CREATE INDEX scheduling_requests_parked ON public.scheduling_requests USING btree (capability, capability_version, service_rank) WHERE ((status = 'PENDING'::text) AND (reasons IS NOT NULL) AND (waits_for IS NULL));
+CREATE INDEX scheduling_requests_parked ON public.scheduling_requests USING btree (capability, capability_version, application_id, service_rank) WHERE ((status = 'PENDING'::text) AND (reasons IS NOT NULL) AND (waits_for IS NULL));
 
 CREATE INDEX tasks_external_ref ON public.tasks USING btree (external_ref, task_id DESC) WHERE (external_ref <> ''::text);
 

@@ -198,9 +198,11 @@ def failed(
         ending = stopped(stop_reason, stop_reason, usage_json=usage_json, cause=failure)
         return replace(ending, log_tail=log_tail)
     end = AttemptEnd.DRAINED if infrastructure else AttemptEnd.FAILED
+    if failure.reason in _TIMED_OUT_REASONS:
+        end = AttemptEnd.TIMED_OUT
     return Ending(
         end,
-        AttemptStatus.FAILED,
+        AttemptStatus.TIMED_OUT if end is AttemptEnd.TIMED_OUT else AttemptStatus.FAILED,
         failure=failure,
         next_delay_s=next_delay_s,
         usage_json=usage_json,
@@ -269,6 +271,8 @@ def removed(stop_reason: StopReason | None) -> Ending:
     return Ending(end, status, failure=failure, by_node=True)
 
 
+# With these a node reports that the work gave no sign of life, or took too long by its clock.
+_TIMED_OUT_REASONS: Final = frozenset({"HEARTBEAT_TIMEOUT", "RUN_TIMEOUT"})
 _END_OF: Final = {
     AttemptStatus.LOST: AttemptEnd.LOST,
     AttemptStatus.CANCELED: AttemptEnd.CANCELED,

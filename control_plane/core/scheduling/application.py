@@ -215,8 +215,9 @@ class FairPlanning:
         )
 
     def park(self, plan: Plan, nodes: Sequence[NodeFacts]) -> Sequence[ParkedRequest]:
-        """Say of each request that is left why it has to wait."""
-        return Parking(nodes).parked(plan.unplaced)
+        """Say of each request that is left why it has to wait, unless that was said before."""
+        fresh = [one for one in plan.unplaced if not one.request.was_parked]
+        return Parking(nodes).parked(fresh)
 
 
 def _looks_again(served: Served) -> bool:

@@ -54,6 +54,8 @@ class Request:
     requirement: Requirement
     limits: tuple[LimitUse, ...] = ()
     """The slots of limits that it needs."""
+    was_parked: bool = False
+    """Whether it is parked already: if it finds no node now either, nothing is written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -375,8 +375,8 @@ create table scheduling_requests (
     primary key (execution_id, step_key, item_index, attempt_number)
 );
 create index scheduling_requests_due on scheduling_requests (available_at) where status in ('PENDING', 'CLAIMED');
--- What waits for a node, by what it asks for.
-create index scheduling_requests_parked on scheduling_requests (capability, capability_version, service_rank)
+-- What waits for a node, by what it asks for and for whom.
+create index scheduling_requests_parked on scheduling_requests (capability, capability_version, application_id, service_rank)
     where status = 'PENDING' and reasons is not null and waits_for is null;
 -- What waits for a slot of a key, in order of service.
 create index scheduling_requests_limited on scheduling_requests (waits_for, service_rank)

@@ -62,13 +62,15 @@ select
     ) as next_due_in_s,
     claimed.execution_id::text, claimed.step_key, claimed.item_index, claimed.attempt_number,
     claimed.application_id::text, claimed.priority, claimed.capability,
-    claimed.capability_version, claimed.requirement, claimed.created_at, claimed.limits
+    claimed.capability_version, claimed.requirement, claimed.created_at, claimed.limits,
+    false as was_parked
 from moment
 left join claimed on true;
 
 -- name: take_requests
 -- purpose: locks requests that are due, and parked ones for which there may be room now
--- As claim_requests, for a transaction that serves them at once: the row lock is the claim.
+-- $1: how many that are due. $2–$5: what parked ones may ask for, and how many of each: so many of
+-- every application that waits, since the plan divides the room between them. The row lock is the claim.
 with moment as materialized (
     select tdp_now() as now
 ),
@@ -86,6 +88,40 @@ parked as materialized (
     from unnest($2::text[], $3::text[], $4::text[], $5::integer[])
         as opening (capability, capability_version, requirement, request_count)
     cross join lateral (
+        -- The applications that wait for it, by jumps through the index.
+        with recursive application as (
+            (
+                select waiting.application_id
+                from scheduling_requests as waiting
+                where waiting.status = 'PENDING'
+                    and waiting.reasons is not null
+                    and waiting.waits_for is null
+                    and waiting.capability = opening.capability
+                    and waiting.capability_version = opening.capability_version
+                order by waiting.application_id
+                limit 1
+            )
+            union all
+            select (
+                select waiting.application_id
+                from scheduling_requests as waiting
+                where waiting.status = 'PENDING'
+                    and waiting.reasons is not null
+                    and waiting.waits_for is null
+                    and waiting.capability = opening.capability
+                    and waiting.capability_version = opening.capability_version
+                    and waiting.application_id > application.application_id
+                order by waiting.application_id
+                limit 1
+            )
+            from application
+            where application.application_id is not null
+        )
+        select application_id, count(*) over () as application_count
+        from application
+        where application_id is not null
+    ) as owner
+    cross join lateral (
         select request.*
         from scheduling_requests as request
         where request.status = 'PENDING'
@@ -93,6 +129,7 @@ parked as materialized (
             and request.waits_for is null
             and request.capability = opening.capability
             and request.capability_version = opening.capability_version
+            and request.application_id = owner.application_id
             and request.requirement = opening.requirement
             and not exists (
                 select 1
@@ -101,7 +138,7 @@ parked as materialized (
                     and executions.paused
             )
         order by request.service_rank
-        limit opening.request_count
+        limit least(opening.request_count, greatest(2 * $1 / owner.application_count, 1))
         for update of request skip locked
     ) as picked
 )
@@ -115,7 +152,8 @@ select
     ) as next_due_in_s,
     taken.execution_id::text, taken.step_key, taken.item_index, taken.attempt_number,
     taken.application_id::text, taken.priority, taken.capability,
-    taken.capability_version, taken.requirement, taken.created_at, taken.limits
+    taken.capability_version, taken.requirement, taken.created_at, taken.limits,
+    coalesce(taken.reasons is not null and taken.available_at > moment.now, false) as was_parked
 from moment
 left join (select * from due union select * from parked) as taken on true;
 

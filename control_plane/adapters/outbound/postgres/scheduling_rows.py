@@ -76,6 +76,7 @@ def _request(row: Record) -> Request:
             row["capability"], row["capability_version"], row["requirement"]
         ),
         limits=uses_from_json(row["limits"] or ""),
+        was_parked=row["was_parked"],
     )
 
 

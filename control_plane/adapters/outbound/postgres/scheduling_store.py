@@ -193,6 +193,8 @@ class PostgresSchedulingStore:
     async def _park_in(
         self, connection: Connection, claim_id: str | None, requests: Sequence[ParkedRequest]
     ) -> Aftermath:
+        if not requests:
+            return Aftermath()
         texts: dict[int, str] = {}
         for one in requests:
             # Requests that ask for the same share one object of reasons.

@@ -184,6 +184,26 @@ async def test_applications_share_the_slots(yard: Yard) -> None:
     assert served.count(other) == 2
 
 
+async def test_a_parked_backlog_leaves_what_comes_free_to_others(yard: Yard) -> None:
+    """Who runs less gets the next slot, however many of another application waited before."""
+    other = IDS.new_id()
+    await yard.add_node(NodeSpec(slots=2))
+    await yard.plant.advance(await yard.plant.create(count=20))
+    await yard.scheduler.run_once()
+    await yard.plant.advance(await yard.plant.create(count=3, application_id=other))
+    await yard.scheduler.run_once()
+    parked = await yard.database.fetch("select xmin::text from scheduling_requests")
+
+    await yard.plant.succeed((await yard.plant.live_attempts())[:1])
+    await yard.scheduler.run_once()
+
+    assert str((await yard.attempts())[-1]["application_id"]) == other
+    # What was looked at in vain was not written again.
+    now = await yard.database.fetch("select xmin::text from scheduling_requests")
+    assert len({row["xmin"] for row in now} - {row["xmin"] for row in parked}) == 1
+    await yard.check()
+
+
 async def test_a_paused_execution_starts_nothing_until_resumed(yard: Yard) -> None:
     """Its request rests with that reason, leaves the slots to others, and goes on when resumed."""
     await yard.add_node(NodeSpec(slots=1))

@@ -137,6 +137,18 @@ def test_a_drain_counts_as_a_loss_and_not_as_a_failure() -> None:
         assert (move.failure_count, move.loss_count) == (0, 1)
 
 
+@pytest.mark.parametrize("reason", ["HEARTBEAT_TIMEOUT", "RUN_TIMEOUT"])
+def test_work_that_its_node_found_too_slow_has_timed_out(reason: str) -> None:
+    """The attempt is TIMED_OUT and tried again; the step is, once its policy is used up."""
+    slow = failed(None, Failure(reason, "no sign of life", retryable=True))
+    assert slow.status is AttemptStatus.TIMED_OUT
+    once = StepDefinition(StepKey("s"), retry=RetryPolicy(max_attempts=1))
+    for step, status in ((STEP, StepStatus.READY), (once, StepStatus.TIMED_OUT)):
+        move = conclude(FACTS, slow, step, NOW, DICE).step
+        assert move is not None
+        assert (move.status, move.failure_count) == (status, 1)
+
+
 def test_a_cancel_is_never_taken_from_the_node() -> None:
     """A node that says it was cancelled, unasked, has lost the work."""
     assert stopped(None, StopReason.CANCEL).status is AttemptStatus.LOST

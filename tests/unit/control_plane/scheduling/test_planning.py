@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from random import Random
 
 from hypothesis import given
@@ -117,6 +118,29 @@ def test_the_lowest_priority_overtakes_the_highest_in_the_end() -> None:
         "e002",
         "e001",
     ]
+
+
+@given(
+    st.lists(
+        st.builds(
+            _request,
+            st.integers(0, 999),
+            st.just("a"),
+            st.integers(-100, 100),
+            st.integers(0, 9_000),
+        ),
+        unique_by=lambda one: one.key,
+    )
+)
+def test_whoever_has_waited_out_the_difference_of_priority_goes_first(
+    requests: list[Request],
+) -> None:
+    """Nothing starves: 6 s of waiting make up for a point, so at most 20 min for all of them."""
+    order = service_order(requests, NOW, {})
+    for earlier, later in pairwise(order):
+        lead_s = (later.priority - earlier.priority) * AGING_S_PER_POINT
+        waited_longer_s = (later.queued_at - earlier.queued_at).total_seconds()
+        assert waited_longer_s >= lead_s
 
 
 def test_a_burst_of_one_application_does_not_shut_out_another() -> None:
