@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from tests.acceptance.platform import PATIENCE_S, ROOT, run_tdp, tiny_zip
@@ -74,11 +75,20 @@ async def dev(data: Path) -> AsyncIterator[Dev]:
             await process.communicate()
 
 
+async def fetched(url: str) -> dict[str, Any]:
+    """GET a JSON document, as a newcomer would who follows what is printed."""
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        response.raise_for_status()
+        document: dict[str, Any] = await response.json()
+        return document
+
+
 async def test_data_outlives_the_stack(tmp_path: Path) -> None:
     """Keys, ports and orders outlive a kill -9 and an interrupt; a dead child ends the stack."""
     archive = tmp_path / "tiny.zip"
     archive.write_bytes(tiny_zip())
     async with dev(tmp_path / "data") as first:
+        assert (await fetched(first.said["api_description_url"]))["openapi"].startswith("3.1")
         ordered = await run_tdp(
             "order", "create", str(archive), "--json", environment=first.environment
         )

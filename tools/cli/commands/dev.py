@@ -20,6 +20,7 @@ from tools.dev_stack.platform import Platform, PlatformConfig
 app = typer.Typer(rich_markup_mode="rich")
 DATA_FOLDER: Final = Path(".data/dev")
 CONTEXT_NAME: Final = "context.json"
+API_DESCRIPTION_PATH: Final = "/openapi.json"
 _SETTING: Final = re.compile(
     r"(?P<process>(?:agent|control-plane|gateway)(?:-\d+)?)\.(?P<variable>TDP_[A-Z0-9_]+)=(?P<value>.*)"
 )
@@ -98,6 +99,7 @@ def _document(platform: Platform, connection: Connection, context: Path) -> dict
         "console_url": f"{connection.gateway_url}/console/",
         "gateway_url": connection.gateway_url,
         "gateway_api_key": connection.gateway_key,
+        "api_description_url": connection.gateway_url + API_DESCRIPTION_PATH,
         "control_plane_target": connection.control_target,
         "control_plane_admin_key": connection.control_key,
         "context": str(context),
@@ -117,7 +119,7 @@ def _explain(platform: Platform, connection: Connection, context: Path) -> None:
     for name, value in (
         ("console", f"{url}/console/"),
         ("gateway", url),
-        ("API description", f"{url}/openapi.json"),
+        ("API description", url + API_DESCRIPTION_PATH),
         ("control plane", f"{target} (gRPC with reflection)"),
         ("API key", key),
         ("operator's key", connection.control_key),
