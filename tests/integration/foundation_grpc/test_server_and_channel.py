@@ -101,9 +101,11 @@ async def reflected(caller: Caller) -> list[str]:
         request_serializer=ServerReflectionRequest.SerializeToString,
         response_deserializer=ServerReflectionResponse.FromString,
     )
-    async with owned_call(info(timeout=10.0)) as stream:
-        await stream.write(ServerReflectionRequest(list_services=""))
-        answer = await stream.read()
+    # Given beforehand and not written: a write to a stream that was refused meanwhile fails with
+    # an error of its own.
+    requests = iter([ServerReflectionRequest(list_services="")])
+    async with owned_call(info(requests, timeout=10.0)) as stream:
+        [answer] = [one async for one in stream]
     return [service.name for service in answer.list_services_response.service]
 
 

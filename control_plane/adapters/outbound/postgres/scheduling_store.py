@@ -94,7 +94,8 @@ class PostgresSchedulingStore:
 
         async def run(connection: Connection) -> Served:
             served = await self._serve_in(connection, count_max, openings, planning)
-            await failpoint("dispatch.commit.before")
+            if served.taken.requests:
+                await failpoint("dispatch.commit.before")
             return served
 
         try:
@@ -104,7 +105,8 @@ class PostgresSchedulingStore:
                 raise
             _log.warning("batch_not_served", exc_info=error)
             return None
-        await failpoint("dispatch.commit.after")
+        if served.taken.requests:
+            await failpoint("dispatch.commit.after")
         return served
 
     async def _serve_in(

@@ -13,6 +13,7 @@ from tdp.control.v1 import task_service_pb2 as pb
 from tests.integration.control_plane.replica import SECRET, Replica, metadata_of
 from tests.integration.control_plane.services.endpoint import http_endpoint
 from tests.integration.control_plane.services.errors import task_request
+from tools.cli import output
 from tools.cli.commands import application, callback, task_operations
 from tools.cli.commands.application import Scope, Side
 from tools.cli.commands.bulk import act_on_all
@@ -28,6 +29,8 @@ class Typed:
         capsys: pytest.CaptureFixture[str],
     ) -> None:
         self._capsys = capsys
+        # Whatever runs the tests may say that its terminal is narrow, and cells would fold.
+        monkeypatch.setattr(output.out, "width", 200)
         monkeypatch.setenv("TDP_CLI_CONTROL_TARGET", f"127.0.0.1:{replica.plane.server.port}")
         key = replica.admin[0][1].removeprefix("Bearer ")
         monkeypatch.setenv("TDP_CLI_CONTROL_KEY", key)
