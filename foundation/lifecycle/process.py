@@ -1,10 +1,12 @@
 """A process's outermost frame: event loop, signals, exit status."""
 
 import asyncio
+import gc
 import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import FrameType
+from typing import Final
 
 import structlog
 import uvloop
@@ -12,6 +14,7 @@ import uvloop
 from foundation.lifecycle.service import StopRequest
 
 _log = structlog.stdlib.get_logger(__name__)
+_ALLOCATIONS_PER_COLLECTION: Final = 20_000
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -32,6 +35,7 @@ def run_process(config: ProcessConfig, main: Callable[[StopRequest], Awaitable[N
     process needs, calls `run_services`, and closes it again.
     """
     factory = uvloop.new_event_loop if config.uvloop else asyncio.new_event_loop
+    _collect_garbage_seldom()
     with asyncio.Runner(loop_factory=factory) as runner:
         stop_request = StopRequest()
         _stop_on_signals(runner.get_loop(), stop_request)
@@ -42,6 +46,17 @@ def run_process(config: ProcessConfig, main: Callable[[StopRequest], Awaitable[N
             return 1
     _log.info("process_stopped", process_name=config.name)
     return 0
+
+
+def _collect_garbage_seldom() -> None:
+    """Leave what was imported out of every collection, and collect after more allocations.
+
+    Nearly all of a server's objects end by their reference counts; walking its modules after
+    every 700 new ones is work without a find.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_ALLOCATIONS_PER_COLLECTION, 20, 20)
 
 
 def _stop_on_signals(loop: asyncio.AbstractEventLoop, stop_request: StopRequest) -> None:
