@@ -79,4 +79,6 @@ def test_its_commands_work(tmp_path: Path) -> None:
     for command in second.splitlines():
         # Each point costs a child process or two; where they fall is tested elsewhere.
         said = output_of(f"{command} --points 1" if " check " in command else command, folder)
-    assert said.count("✓") == 7, said
+    # With so few points the kill may come before any checkpoint: then resuming is not judged.
+    assert "✗" not in said, said
+    assert said.count("✓") >= 6, said

@@ -92,7 +92,7 @@ def batches(draw: st.DrawFn) -> list[list[News]]:
 
 
 @settings(
-    max_examples=40,
+    max_examples=20,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(news=batches())
